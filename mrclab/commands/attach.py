@@ -1,0 +1,147 @@
+"""Commands that enter a running lab from another terminal: ps, exec, shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import click
+
+from mrclab import ROOT
+from mrclab.errors import UserError
+from mrclab.namespace import RunningLab, pick_lab, running_labs
+
+LAB_OPTION = click.option(
+    "--lab", "run_id", metavar="ID", help="Which running lab, when there are several (lab ps)."
+)
+
+
+def _ready_state(lab: RunningLab) -> dict[str, Any]:
+    state = lab.state()
+    if "hosts" not in state or "switches" not in state:
+        raise UserError(f"lab {lab.run_id} is still coming up; try again in a few seconds")
+    return state
+
+
+def _entry(table: dict[str, Any], name: str, kind: str) -> Any:
+    if name in table:
+        return table[name]
+    near = get_close_matches(name, table, n=1, cutoff=0.4)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    raise UserError(f"no {kind} '{name}' in this lab{hint} ({kind}s: {', '.join(table)})")
+
+
+def resolve_switch(switches: dict[str, dict[str, Any]], name: str) -> str:
+    """Full name of the switch meant by `name`; `T0-1` alone means the one of plane 0.
+
+    Raises UserError with the names there are.
+    """
+    lowered = name.lower()
+    if lowered in switches:
+        return lowered
+    planes = [full for full in switches if full.endswith(lowered) and full[:1] == "p"]
+    same = [full for full in planes if full.lstrip("p").lstrip("0123456789") == lowered]
+    if same:
+        if len(same) > 1:
+            print(
+                f"lab shell: {name} exists in {len(same)} planes; this is {same[0]} "
+                f"(others: {', '.join(same[1:])})",
+                file=sys.stderr,
+            )
+        return same[0]
+    _entry(switches, name, "switch")
+    return name
+
+
+def _exec(argv: list[str]) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        raise UserError(f"can't run {argv[0]}: {error.strerror}; run ./lab doctor") from None
+
+
+@click.command("ps")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ps_command(as_json: bool) -> None:
+    """List the labs that run on this machine and that you may enter.
+
+    \b
+    Example:
+      sudo ./lab ps --json
+    """
+    rows = [(lab, lab.state()) for lab in running_labs()]
+    if as_json:
+        print(
+            json.dumps(
+                [{"run_id": lab.run_id, "pid": lab.init_pid, **state} for lab, state in rows]
+            )
+        )
+        return
+    if not rows:
+        print("no lab is running" + ("" if os.geteuid() == 0 else " that this user may see"))
+        return
+    print(f"{'LAB':<26}{'PID':<9}{'WHAT':<12}FABRIC")
+    for lab, state in rows:
+        print(
+            f"{lab.run_id:<26}{lab.init_pid:<9}{state.get('command', '-'):<12}"
+            f"{state.get('fabric', 'coming up')}"
+        )
+
+
+@click.command(
+    "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@LAB_OPTION
+@click.argument("host")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def exec_command(run_id: str | None, host: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND on HOST of the running lab, from any terminal.
+
+    \b
+    Examples:
+      sudo ./lab exec h0 ping -c 3 h1
+      sudo ./lab exec h0 tcpdump -ni h0-p0 udp port 4791
+    """
+    lab = pick_lab(run_id)
+    pid = _entry(_ready_state(lab)["hosts"], host, "host")["pid"]
+    _exec([*lab.enter_argv(), "--", "mnexec", "-a", str(pid), *command])
+
+
+@click.command("shell")
+@LAB_OPTION
+@click.argument("switch")
+def shell_command(run_id: str | None, switch: str) -> None:
+    """Open p4runtime-shell on SWITCH of the running lab, from any terminal.
+
+    The lab's controller stays primary: the shell reads everything and writes nothing.
+
+    \b
+    Examples:
+      sudo ./lab shell T0-0           the T0 number 0 of plane 0
+      sudo ./lab shell p1t1-0         the T1 number 0 of plane 1
+    """
+    lab = pick_lab(run_id)
+    state = _ready_state(lab)
+    name = resolve_switch(state["switches"], switch)
+    entry = state["switches"][name]
+    os.environ["PYTHONPATH"] = str(ROOT)
+    _exec(
+        [
+            *lab.enter_argv(),
+            "--",
+            sys.executable,
+            "-m",
+            "p4runtime_sh",
+            "--grpc-addr",
+            entry["addr"],
+            "--device-id",
+            str(entry["device_id"]),
+            "--election-id",
+            "0,1",
+        ]
+    )

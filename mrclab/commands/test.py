@@ -1,0 +1,53 @@
+"""`./lab test`: lint, types, tests, in that order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+
+from mrclab import ROOT
+
+CHECKS = (
+    ("ruff check", ["ruff", "check", "--quiet", "."]),
+    ("ruff format", ["ruff", "format", "--check", "--quiet", "."]),
+    ("mypy", ["mypy", "--no-error-summary", "."]),
+)
+
+
+@click.command(
+    "test", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True}
+)
+@click.option("--no-checks", is_flag=True, help="Only the tests, no lint and no types.")
+@click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
+def test_command(no_checks: bool, pytest_args: tuple[str, ...]) -> int:
+    """Run all checks and tests; further arguments go to pytest.
+
+    Network tests run in namespaces of their own and need root.
+
+    \b
+    Examples:
+      sudo ./lab test
+      ./lab test --no-checks tests/core -k nscc
+    """
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    failed = []
+    if not no_checks and not pytest_args:
+        for name, arguments in CHECKS:
+            print(f"== {name}", flush=True)
+            done = subprocess.run(
+                [sys.executable, "-m", *arguments], cwd=ROOT, env=environment, check=False
+            )
+            if done.returncode != 0:
+                failed.append(name)
+    print("== pytest", flush=True)
+    arguments = list(pytest_args) if pytest_args else ["-q", "-n", "2", "--dist", "worksteal"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+    )
+    if failed:
+        print(f"lab test: {', '.join(failed)} failed (see above)", file=sys.stderr)
+        return 1
+    return done.returncode

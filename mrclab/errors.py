@@ -1,0 +1,12 @@
+"""The one kind of error that a user is meant to read."""
+
+from __future__ import annotations
+
+EXIT_PASS = 0
+EXIT_FAIL = 1
+EXIT_USAGE = 2
+EXIT_VOID = 3
+
+
+class UserError(Exception):
+    """Something the user can mend: one clear line, exit status 2, never a traceback."""
