@@ -1,0 +1,76 @@
+"""The calls other packages use: compile a file, a text, or with whichever compiler is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from softswitch.p4.diagnostics import Diagnostic, P4Error
+
+INCLUDE_DIR = Path(__file__).resolve().parent.parent / "p4include"
+"""core.p4 and v1model.p4."""
+
+
+@dataclass
+class Compiled:
+    """What a program becomes."""
+
+    json: dict[str, Any]
+    p4info: Any  # p4.config.v1.p4info_pb2.P4Info
+    warnings: list[Diagnostic] = field(default_factory=list)
+
+
+def compile_file(
+    path: Path, include_dirs: Sequence[Path] = (), defines: Mapping[str, str] | None = None
+) -> Compiled:
+    """Compile one P4-16 v1model program.
+
+    Raises P4Error when the program is refused or a file cannot be read.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise P4Error([Diagnostic(str(path), 1, 1, f"cannot read: {reason}")]) from None
+    return compile_text(text, path, include_dirs, defines)
+
+
+def compile_text(
+    text: str,
+    path: Path = Path("program.p4"),
+    include_dirs: Sequence[Path] = (),
+    defines: Mapping[str, str] | None = None,
+) -> Compiled:
+    """Like compile_file, for a text already read; `path` names it and roots its includes."""
+    raise NotImplementedError
+
+
+def write_outputs(compiled: Compiled, out_dir: Path, name: str) -> tuple[Path, Path]:
+    """Write NAME.json and NAME.p4info.txtpb; returns both paths."""
+    from google.protobuf import text_format
+
+    out_dir.mkdir(parents=True, exist_ok=True)
+    json_path = out_dir / f"{name}.json"
+    info_path = out_dir / f"{name}.p4info.txtpb"
+    json_path.write_text(json.dumps(compiled.json, indent=2) + "\n")
+    header = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
+    info_path.write_text(header + str(text_format.MessageToString(compiled.p4info)))
+    return json_path, info_path
+
+
+def compile_program(path: Path, out_dir: Path, compiler: str = "auto") -> tuple[Path, Path]:
+    """Compile PATH into OUT_DIR with p4c (`p4c-bm2-ss`) or this compiler.
+
+    compiler: "auto" takes p4c when it is on the PATH, else the one built in; "p4c" and
+    "builtin" insist. Returns the paths of the bmv2 JSON and of the P4Info. Raises P4Error.
+    """
+    from softswitch import p4c
+
+    if compiler not in ("auto", "p4c", "builtin"):
+        raise ValueError(f"compiler is {compiler!r}, not auto, p4c or builtin")
+    if compiler == "p4c" or (compiler == "auto" and p4c.find() is not None):
+        return p4c.compile_with_p4c(path, out_dir)
+    return write_outputs(compile_file(path), out_dir, path.stem)

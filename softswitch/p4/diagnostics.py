@@ -1,0 +1,144 @@
+"""Source files, positions in them, and the messages a compiler gives about them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+MAX_ERRORS = 20
+"""Errors reported before the compiler gives up on a program."""
+
+
+class SourceFile:
+    """A source text with the name used in messages."""
+
+    __slots__ = ("lines", "name", "system", "text")
+
+    def __init__(self, name: str, text: str, *, system: bool = False) -> None:
+        self.name = name
+        self.text = text
+        self.system = system
+        self.lines = text.split("\n")
+
+    def line(self, number: int) -> str:
+        """The text of a line counted from 1, empty outside the file."""
+        if 1 <= number <= len(self.lines):
+            return self.lines[number - 1].rstrip("\r")
+        return ""
+
+
+class Span(NamedTuple):
+    """A stretch of one source file: lines and columns count from 1, the end is exclusive."""
+
+    file: SourceFile
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of the other."""
+        if other.file is not self.file or other[1:3] < self[1:3]:
+            return self
+        return Span(self.file, self.line, self.column, other.end_line, other.end_column)
+
+    def text(self) -> str:
+        """The first line of the text the span covers."""
+        line = self.file.line(self.line)
+        if self.end_line == self.line:
+            return line[self.column - 1 : self.end_column - 1]
+        return line[self.column - 1 :].rstrip()
+
+
+BUILTIN = SourceFile("<built-in>", "", system=True)
+NOWHERE = Span(BUILTIN, 1, 1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message: where (line and column count from 1), what, and the source line."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+    source_line: str = ""
+    severity: str = "error"
+    length: int = 1
+
+    def __str__(self) -> str:
+        head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
+        if not self.source_line:
+            return head
+        prefix = self.source_line[: self.column - 1]
+        pad = "".join(c if c == "\t" else " " for c in prefix)
+        room = max(1, min(self.length, len(self.source_line) - len(prefix)))
+        return f"{head}\n    {self.source_line}\n    {pad}{'^' * room}"
+
+
+class P4Error(Exception):
+    """A program that was refused. `diagnostics` holds what was wrong, errors first."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+class Stop(Exception):  # noqa: N818 (control flow, not a user-visible error)
+    """Raised when the current construct cannot be processed further; already reported."""
+
+
+@dataclass
+class Reporter:
+    """Collects diagnostics of one compilation."""
+
+    errors: list[Diagnostic] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
+
+    def error(self, span: Span, message: str) -> None:
+        """Record an error; gives up after MAX_ERRORS."""
+        diagnostic = _diagnostic(span, message, "error")
+        if diagnostic in self.errors:
+            return
+        self.errors.append(diagnostic)
+        if len(self.errors) >= MAX_ERRORS:
+            raise P4Error(self.errors)
+
+    def fail(self, span: Span, message: str) -> NoReturn:
+        """Record an error and abandon the current construct."""
+        self.error(span, message)
+        raise Stop
+
+    def warn(self, span: Span, message: str) -> None:
+        """Record a warning (none about the include files that come with the compiler)."""
+        if span.file.system:
+            return
+        diagnostic = _diagnostic(span, message, "warning")
+        if diagnostic not in self.warnings:
+            self.warnings.append(diagnostic)
+
+    def check(self) -> None:
+        """Raise P4Error when any error was recorded."""
+        if self.errors:
+            raise P4Error(self.errors)
+
+
+def _diagnostic(span: Span, message: str, severity: str) -> Diagnostic:
+    length = span.end_column - span.column if span.end_line == span.line else 1_000_000
+    return Diagnostic(
+        span.file.name,
+        span.line,
+        span.column,
+        message,
+        span.file.line(span.line),
+        severity,
+        max(1, length),
+    )
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest candidate, or nothing."""
+    near = difflib.get_close_matches(name, sorted(set(candidates)), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
