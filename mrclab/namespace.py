@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import signal
+import socket
+import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,6 +58,14 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
         _libc.mount(*encoded, ctypes.c_ulong(flags), data.encode() if data else None),
         f"mount {target}",
     )
+
+
+def _bring_loopback_up() -> None:
+    siocgifflags, siocsifflags, iff_up = 0x8913, 0x8914, 1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16sH14x", b"lo", 0)
+        (flags,) = struct.unpack_from("H", fcntl.ioctl(sock, siocgifflags, request), 16)
+        fcntl.ioctl(sock, siocsifflags, struct.pack("16sH14x", b"lo", flags | iff_up))
 
 
 def inside() -> str | None:
@@ -111,6 +122,7 @@ def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     STATE_DIR.mkdir(mode=0o755)
+    _bring_loopback_up()
     environment = dict(os.environ)
     environment[RUN_ENV] = run_id
     os.execve(argv[0], list(argv), environment)
