@@ -3,8 +3,8 @@
 Fields carry the reference's names. Reserved fields exist (`res1`, `res2`, ... in wire order) so
 that unpacking and packing gives the same bytes whatever arrived; they default to 0. `unpack`
 takes any buffer and an offset, and raises `struct.error` when fewer than the header's bytes
-(`constants.*_BYTES`) are left. `pack` raises `struct.error` when a field does not fit a whole struct item; narrower bit fields
-are masked to their width.
+(`constants.*_BYTES`) are left. `pack` raises `struct.error` when a field does not fit its
+struct item; narrower bit fields are masked to their width.
 """
 
 from __future__ import annotations
