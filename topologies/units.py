@@ -45,6 +45,7 @@ SIZE_UNITS: Mapping[str, int] = {
     "GiB": 1 << 30,
 }
 PACKET_UNITS: Mapping[str, int] = {"packets": 1}
+BDP_UNITS: Mapping[str, int] = {"BDP": 1}
 RTT_UNITS: Mapping[str, int] = {"RTT": 1}
 
 # Other spellings that mean exactly one thing.
@@ -119,6 +120,13 @@ def parse_size(value: object) -> int:
 def parse_packets(value: object) -> int:
     """``30 packets`` -> 30."""
     return _whole(value, "a number of packets", PACKET_UNITS, "30 packets")
+
+
+def parse_depth(value: object) -> tuple[float, str]:
+    """``30 packets`` -> (30.0, "packets"); ``0.2 BDP`` -> (0.2, "BDP")."""
+    if isinstance(value, str) and value.rstrip().upper().endswith("BDP"):
+        return float(_number(value, "a queue depth", BDP_UNITS, "0.2 BDP")), "BDP"
+    return float(_whole(value, "a queue depth", PACKET_UNITS, "30 packets")), "packets"
 
 
 def parse_rtts(value: object) -> float:
