@@ -45,10 +45,11 @@ step() {
     done
     if wait "$pid"; then
         trap - INT TERM
-        printf '\r  %s ... done (%ds)\n' "$text" $(($(date +%s) - begin)) >&2
+        [ ! -t 2 ] || printf '\r  %s ...' "$text" >&2
+        printf ' done (%ds)\n' $(($(date +%s) - begin)) >&2
         return 0
     fi
-    printf '\r  %s ... failed\n' "$text" >&2
+    printf ' failed\n' >&2
     tail -n 8 "$log" | sed 's/^/    | /' >&2
     fail "set-up stopped at '$text'; the whole log is $log"
 }
