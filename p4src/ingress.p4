@@ -40,9 +40,9 @@ control Ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
     // --- route: where to, by destination -----------------------------------------------
 
-    action forward(port_t port, mac_t dmac) {
+    action forward(port_t port, mac_t smac, mac_t dmac) {
         std.egress_spec = port;
-        hdr.ethernet.src = hdr.ethernet.dst;
+        hdr.ethernet.src = smac;
         hdr.ethernet.dst = dmac;
     }
 
@@ -102,7 +102,7 @@ control Ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     // share of the packets while the others live. So it sits in a group of its own, first, and
     // that group is asked with a key whose CRC-32 is 1: 1 mod (1 + live) is 0, the drop member,
     // exactly when nothing lives. Without failover groups this table is empty and passes all.
-    @max_group_size(256)
+    @max_group_size(512)
     action_selector(HashAlgorithm.crc32, 4096, 32) guard_selector;
 
     table guard {
@@ -115,7 +115,7 @@ control Ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         size = 256;
     }
 
-    @max_group_size(256)
+    @max_group_size(512)
     action_selector(HashAlgorithm.crc32, 4096, 32) uplink_selector;
 
     // A table with a selector has no default action on bmv2: a miss leaves egress_spec at
