@@ -1,0 +1,221 @@
+"""The inverse of `hosts.wire.decode`: a dict to bytes.
+
+What decode gave comes back byte for byte. Lengths, checksums, iCRC, pad and most fields may be
+left out: they are computed or 0 (BTH: p_key 0xFFFF, ts and pad as the rest needs them). An
+`icrc` of null means "cut before the iCRC": headers may then be missing too.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+from typing import Any
+
+from hosts.wire.constants import (
+    ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6,
+    NEXT_HEADER_IPV6,
+    NEXT_HEADER_ROUTING,
+    NEXT_HEADER_UDP,
+    UDP_PORT,
+    EvPacking,
+)
+from hosts.wire.decode import HEADERS, headers_after_bth, ones_complement_sum
+from hosts.wire.entropy import split_ev
+from hosts.wire.icrc import icrc_ip
+from hosts.wire.template import mac_bytes
+
+
+class EncodeError(ValueError):
+    """A dict that is no packet; str() names the key and what is wrong."""
+
+
+def encode(fields: dict[str, Any], *, packing: EvPacking = EvPacking.LABEL_HIGH) -> bytes:
+    """Bytes of the packet: from Ethernet, IP or BTH on, whichever is the outermost key."""
+    try:
+        return _encode(fields, packing)
+    except EncodeError:
+        raise
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise EncodeError(f"packet: {error}") from None
+
+
+def _encode(fields: dict[str, Any], packing: EvPacking) -> bytes:
+    tail = _from_bth(fields)
+    icrc_absent = _cut(fields)
+    rest = bytes.fromhex(fields.get("rest", ""))
+    ip_key = next((key for key in ("ipv6", "ipv4") if key in fields), None)
+    if ip_key is None:
+        if "udp" in fields:
+            raise EncodeError("udp: no ipv6 or ipv4 to carry it")
+        return _ethernet(fields, _outer(fields, tail, packing)) + tail + _icrc(fields, None) + rest
+    trailer = 0 if icrc_absent else 4
+    udp = b""
+    if "udp" in fields or "bth" in fields:
+        udp = _udp(fields, packing, len(tail) + trailer)
+    ip = (
+        _ipv6(fields["ipv6"], fields, packing, len(udp) + len(tail) + trailer, NEXT_HEADER_UDP)
+        if (ip_key == "ipv6")
+        else _ipv4(fields["ipv4"], len(udp) + len(tail) + trailer)
+    )
+    packet = ip + udp + tail
+    if "bth" in fields and not icrc_absent:
+        packet += _icrc(fields, (packet, len(ip)))
+    return _ethernet(fields, _outer(fields, packet, packing)) + packet + rest
+
+
+def _cut(fields: dict[str, Any]) -> bool:
+    return "icrc" in fields and fields["icrc"] is None
+
+
+def _from_bth(fields: dict[str, Any]) -> bytes:
+    """BTH up to the last pad byte."""
+    if "bth" not in fields:
+        return b""
+    bth = dict(fields["bth"])
+    payload = bytes.fromhex(fields.get("payload", ""))
+    bth.setdefault("pad", -len(payload) & 3)
+    bth.setdefault("ts", int("tseth" in fields))
+    fill = 0 if _cut(fields) else int(bth["pad"])
+    pad = bytes.fromhex(fields["pad_bytes"]) if "pad_bytes" in fields else bytes(fill)
+    keys = headers_after_bth(int(bth.get("opcode", 0)), int(bth["ts"])) or ()
+    parts = [_header("bth", bth)]
+    for key in keys:
+        if key in fields:
+            parts.append(_header(key, fields[key]))
+        elif not _cut(fields):
+            raise EncodeError(f"{key}: missing for opcode {bth.get('opcode', 0):#04x}")
+    return b"".join((*parts, payload, pad))
+
+
+def _header(key: str, given: dict[str, Any]) -> bytes:
+    layout, _, _ = HEADERS[key]
+    values = dict(given)
+    if key == "seth" and "probe_id" in values:
+        probe_id = values.pop("probe_id")
+        if values.get("pr"):
+            values["ack_psn_offset"] = probe_id
+    names = layout._fields
+    unknown = sorted(set(values) - set(names))
+    if unknown:
+        raise EncodeError(f"{key}.{unknown[0]}: unknown field; known: {', '.join(names)}")
+    for name in names:
+        if name not in values and name not in layout._field_defaults:
+            values[name] = 0
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise EncodeError(f"{key}.{name}: {value!r} is not an integer")
+    header = layout(**values)
+    raw = header.pack()
+    back = layout.unpack(raw)._asdict()
+    for name, value in values.items():
+        if back[name] != value and not (key == "seth" and name == "ack_psn_offset"):
+            raise EncodeError(f"{key}.{name}: {value} does not fit")
+    return raw
+
+
+def _udp(fields: dict[str, Any], packing: EvPacking, carried: int) -> bytes:
+    udp = fields.get("udp", {})
+    sport = split_ev(int(fields["ev"]), packing)[1] if "ev" in fields else 0
+    return struct.pack(
+        "!4H",
+        udp.get("sport", sport),
+        udp.get("dport", UDP_PORT),
+        udp.get("length", 8 + carried),
+        udp.get("checksum", 0),
+    )
+
+
+def _ipv6(
+    ip: dict[str, Any], fields: dict[str, Any], packing: EvPacking, carried: int, following: int
+) -> bytes:
+    label = split_ev(int(fields["ev"]), packing)[0] if "ev" in fields else 0
+    word = (
+        ip.get("version", 6) << 28
+        | ip.get("dscp", 0) << 22
+        | ip.get("ecn", 0) << 20
+        | ip.get("flow_label", label)
+    )
+    return (
+        struct.pack(
+            "!IHBB",
+            word,
+            ip.get("payload_length", carried),
+            ip.get("next_header", following),
+            ip.get("hop_limit", 64),
+        )
+        + ip_address(ip["src"]).packed
+        + ip_address(ip["dst"]).packed
+    )
+
+
+def _ipv4(ip: dict[str, Any], carried: int) -> bytes:
+    options = bytes.fromhex(ip.get("options", ""))
+    raw = struct.pack(
+        "!BBHHHBBH4s4s",
+        ip.get("version", 4) << 4 | ip.get("ihl", 5 + len(options) // 4),
+        ip.get("dscp", 0) << 2 | ip.get("ecn", 0),
+        ip.get("total_length", 20 + len(options) + carried),
+        ip.get("id", 0),
+        ip.get("fragment", 0x4000),
+        ip.get("ttl", 64),
+        ip.get("protocol", NEXT_HEADER_UDP),
+        ip.get("checksum", 0),
+        ip_address(ip["src"]).packed,
+        ip_address(ip["dst"]).packed,
+    )
+    raw += options
+    if "checksum" not in ip:
+        raw = raw[:10] + (ones_complement_sum(raw) ^ 0xFFFF).to_bytes(2, "big") + raw[12:]
+    return raw
+
+
+def _icrc(fields: dict[str, Any], covered: tuple[bytes, int] | None) -> bytes:
+    if _cut(fields):
+        return b""
+    if "icrc" in fields:
+        return int(fields["icrc"]).to_bytes(4, "little")
+    if covered is None:
+        return b""
+    packet, udp_at = covered
+    return icrc_ip(packet, 0, udp_at, len(packet)).to_bytes(4, "little")
+
+
+def _outer(fields: dict[str, Any], inner: bytes, packing: EvPacking) -> bytes:
+    if "outer_ipv6" not in fields:
+        return b""
+    srh = b""
+    following = NEXT_HEADER_IPV6
+    if "srh" in fields:
+        given = fields["srh"]
+        segments = b"".join(ip_address(s).packed for s in given.get("segments", []))
+        segments += bytes.fromhex(given.get("tlvs", ""))
+        srh = (
+            struct.pack(
+                "!BBBBBBH",
+                given.get("next_header", NEXT_HEADER_IPV6),
+                given.get("hdr_ext_len", len(segments) // 8),
+                given.get("routing_type", 4),
+                given.get("segments_left", 0),
+                given.get("last_entry", max(0, len(segments) // 16 - 1)),
+                given.get("flags", 0),
+                given.get("tag", 0),
+            )
+            + segments
+        )
+        following = NEXT_HEADER_ROUTING
+    outer = _ipv6(fields["outer_ipv6"], fields, packing, len(srh) + len(inner), following)
+    return outer + srh
+
+
+def _ethernet(fields: dict[str, Any], outer: bytes) -> bytes:
+    if "eth" not in fields:
+        return outer
+    eth = fields["eth"]
+    kind = ETHERTYPE_IPV4 if "ipv4" in fields else ETHERTYPE_IPV6
+    return (
+        mac_bytes(eth["dst"])
+        + mac_bytes(eth["src"])
+        + int(eth.get("type", kind)).to_bytes(2, "big")
+        + outer
+    )
