@@ -1,0 +1,234 @@
+"""Scopes, name lookup, types as written -> types; shared by all parts of the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from softswitch.p4 import ast
+from softswitch.p4 import types as t
+from softswitch.p4.diagnostics import Reporter, Span, did_you_mean
+from softswitch.p4.lexer import MAX_WIDTH
+
+MAX_STACK = 1024
+
+
+@dataclass
+class Scope:
+    """Names of one block; `kind` says what encloses it."""
+
+    parent: Scope | None
+    kind: str = "block"
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def chain(self) -> Iterator[Scope]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+
+class CheckerBase:
+    """State of one run and the lookups everything uses."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.globals = Scope(None, "program")
+        self.scope = self.globals
+        self.errors: dict[str, ast.EnumMemberDecl] = {}
+        self.match_kinds: dict[str, ast.EnumMemberDecl] = {}
+        self.return_type: t.Type | None = None
+        self.context = "program"  # parser, control, action, function
+        self._generic_structs: dict[tuple[Any, ...], t.TStruct] = {}
+        self.used: set[ast.Node] = set()
+
+    # ---- scopes
+
+    @contextmanager
+    def scoped(self, kind: str = "block") -> Iterator[Scope]:
+        """A nested scope for the duration of the `with`."""
+        self.scope = Scope(self.scope, kind)
+        try:
+            yield self.scope
+        finally:
+            assert self.scope.parent is not None
+            self.scope = self.scope.parent
+
+    def declare(self, decl: ast.Decl, value: Any = None) -> None:
+        """Enter a declaration into the current scope."""
+        names = self.scope.names
+        value = decl if value is None else value
+        old = names.get(decl.name)
+        if old is not None:
+            if isinstance(decl, ast.FunctionDecl) and isinstance(old, list):
+                if any(self._same_signature(decl, f) for f in old):
+                    self.reporter.error(decl.span, f"function '{decl.name}' is declared twice")
+                old.append(decl)
+                return
+            where = ""
+            if isinstance(old, ast.Node) and not old.span.file.system:
+                where = f" (before at {old.span.file.name}:{old.span.line})"
+            self.reporter.error(decl.span, f"'{decl.name}' is declared twice in this scope{where}")
+            return
+        names[decl.name] = [decl] if isinstance(decl, ast.FunctionDecl) else value
+
+    @staticmethod
+    def _same_signature(a: ast.FunctionDecl, b: ast.FunctionDecl) -> bool:
+        return [p.name for p in a.params] == [p.name for p in b.params] or (
+            len(a.params) == len(b.params) and not a.is_extern
+        )
+
+    def find(self, name: str, absolute: bool = False) -> Any:
+        """The declaration a name means here, or None."""
+        if absolute:
+            return self.globals.names.get(name)
+        for scope in self.scope.chain():
+            if name in scope.names:
+                return scope.names[name]
+        return None
+
+    def visible(self) -> list[str]:
+        """All names that can be used here."""
+        return [n for scope in self.scope.chain() for n in scope.names]
+
+    def lookup(self, name: str, span: Span, what: str = "name", absolute: bool = False) -> Any:
+        """Like find, but an unknown name is an error."""
+        found = self.find(name, absolute)
+        if found is None:
+            hint = did_you_mean(name, self.visible())
+            self.reporter.fail(span, f"unknown {what} '{name}'{hint}")
+        return found
+
+    # ---- types as written
+
+    def type_of(self, ref: ast.TypeRef) -> t.Type:
+        """The type a written type stands for."""
+        type_ = self._core_type(ref)
+        for size_expr in reversed(ref.stack):
+            size = self.constant_int(size_expr, "the size of a header stack")
+            if not 1 <= size <= MAX_STACK:
+                self.reporter.fail(size_expr.span, f"stack size {size} is outside 1..{MAX_STACK}")
+            if not isinstance(type_, t.TVar) and not (t.is_header(type_) or t.is_union(type_)):
+                self.reporter.fail(
+                    ref.span, f"only headers and header unions form stacks, not '{type_}'"
+                )
+            type_ = t.TStack(type_, size)
+        ref.resolved = type_
+        return type_
+
+    def _core_type(self, ref: ast.TypeRef) -> t.Type:
+        if ref.dont_care:
+            return t.UNKNOWN
+        simple: dict[str, t.Type] = {
+            "bool": t.BOOL, "error": t.ERROR, "string": t.STRING, "void": t.VOID,
+            "match_kind": t.MATCH_KIND,
+        }  # fmt: skip
+        if ref.name in simple:
+            return simple[ref.name]
+        if ref.name in ("bit", "int", "varbit"):
+            return self._sized_type(ref)
+        if ref.name == "tuple":
+            return t.TTuple(tuple(self.type_of(a) for a in ref.args))
+        if ref.name == "list" and ref.args:
+            return t.TList(self.type_of(ref.args[0]))
+        decl = self.lookup(ref.name, ref.span, "type", ref.absolute)
+        return self._declared_type(ref, decl)
+
+    def _sized_type(self, ref: ast.TypeRef) -> t.Type:
+        if ref.size is None:
+            if ref.name == "int":
+                return t.INT
+            if ref.name == "varbit":
+                self.reporter.fail(ref.span, "varbit needs a maximum width")
+            return t.bits(1)
+        width = self.constant_int(ref.size, "a width")
+        low = 1
+        if width < low or width > MAX_WIDTH:
+            self.reporter.fail(ref.size.span, f"width {width} is outside {low}..{MAX_WIDTH}")
+        if ref.name == "varbit":
+            return t.TVarbit(width)
+        return t.bits(width, ref.name == "int")
+
+    def _declared_type(self, ref: ast.TypeRef, decl: Any) -> t.Type:
+        args = tuple(self.type_of(a) for a in ref.args)
+        if isinstance(decl, ast.Node):
+            self.used.add(decl)
+        if isinstance(decl, t.TVar):
+            return decl
+        if isinstance(decl, ast.StructLike):
+            self._arity(ref, decl.type_params, args)
+            return self._struct_type(decl, args)
+        if isinstance(decl, (ast.TypedefDecl, ast.EnumDecl)):
+            if args:
+                self.reporter.fail(ref.span, f"type '{ref.name}' takes no type arguments")
+            if decl.type is None:
+                self.reporter.fail(ref.span, f"type '{ref.name}' is used in its own declaration")
+            return decl.type
+        if isinstance(decl, ast.ExternDecl):
+            if args:
+                self._arity(ref, decl.type_params, args)
+            return t.TExtern(decl, args)
+        if isinstance(decl, ast.ArchDecl):
+            if args:
+                self._arity(ref, decl.type_params, args)
+            return t.TArch(decl, args)
+        if isinstance(decl, (ast.ParserDecl, ast.ControlDecl)):
+            return t.TBlock(decl)
+        self.reporter.fail(ref.span, f"'{ref.name}' is not a type")
+
+    def _arity(
+        self, ref: ast.TypeRef, params: list[ast.TypeParam], args: tuple[t.Type, ...]
+    ) -> None:
+        if len(params) != len(args):
+            self.reporter.fail(
+                ref.span, f"type '{ref.name}' takes {len(params)} type arguments, got {len(args)}"
+            )
+
+    def _struct_type(self, decl: ast.StructLike, args: tuple[t.Type, ...]) -> t.TStruct:
+        assert isinstance(decl.type, t.TStruct)
+        if not args:
+            return decl.type
+        key = (decl, *args)
+        found = self._generic_structs.get(key)
+        if found is None:
+            binding = dict(zip(decl.type.args, args, strict=True))
+            fields = {n: t.substitute(f, binding) for n, f in decl.type.fields.items()}
+            found = t.TStruct(decl.name, decl.kind, decl, fields, args)
+            self._generic_structs[key] = found
+        return found
+
+    # ---- provided by the other parts
+
+    def expr(self, e: ast.Expr, expected: t.Type | None = None) -> ast.Expr:
+        """Check an expression; the result replaces it in the tree."""
+        raise NotImplementedError
+
+    def coerce(self, e: ast.Expr, target: t.Type, what: str = "") -> ast.Expr:
+        """Insert the implicit conversion to a type, or report that there is none."""
+        raise NotImplementedError
+
+    def call(self, e: ast.Call, expected: t.Type | None = None) -> ast.Expr:
+        """Check a call."""
+        raise NotImplementedError
+
+    def bind(
+        self,
+        name: str,
+        params: list[ast.Param],
+        args: list[ast.Argument],
+        span: Span,
+        binding: dict[t.Type, t.Type],
+        type_vars: Iterable[t.Type] = (),
+        optional_directionless: bool = False,
+    ) -> list[tuple[ast.Param, ast.Expr | None]]:
+        """Match arguments with parameters and check them."""
+        raise NotImplementedError
+
+    def constant_int(self, e: ast.Expr, what: str) -> int:
+        """The value of an expression that has to be a compile-time integer."""
+        e = self.expr(e)
+        if not isinstance(e.value, int) or isinstance(e.value, bool):
+            self.reporter.fail(e.span, f"{what} has to be a compile-time integer")
+        return e.value

@@ -1,0 +1,350 @@
+"""Top-level declarations, blocks and the `main` instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softswitch.p4 import ast
+from softswitch.p4 import types as t
+from softswitch.p4.check.stmt import StmtChecker
+from softswitch.p4.diagnostics import Reporter, Stop
+
+
+@dataclass
+class Checked:
+    """A program without errors: its tree, its names, and what was referred to."""
+
+    program: ast.Program
+    main: ast.InstanceDecl
+    errors: list[str]
+    used: set[ast.Node]
+
+
+def check(program: ast.Program, reporter: Reporter) -> Checked:
+    """Check a whole program; raises P4Error when anything is wrong with it."""
+    checker = ProgramChecker(reporter)
+    for decl in program.decls:
+        checker.top(decl)
+    main = checker.globals.names.get("main")
+    if not isinstance(main, ast.InstanceDecl):
+        if not reporter.errors:
+            span = program.decls[-1].span if program.decls else program.span
+            reporter.error(span, "the program has no 'main': V1Switch(...) main;")
+        reporter.check()
+        raise Stop
+    reporter.check()
+    return Checked(program, main, list(checker.errors), checker.used)
+
+
+class ProgramChecker(StmtChecker):
+    """Adds what stands at the top level."""
+
+    def top(self, decl: ast.Decl) -> None:
+        """One declaration; an error in it is reported and the next one is checked."""
+        try:
+            self._top(decl)
+        except Stop:
+            if decl.name and decl.name not in self.globals.names:
+                self._declare_broken(decl)
+
+    def _declare_broken(self, decl: ast.Decl) -> None:
+        if isinstance(decl, (ast.ConstDecl, ast.TypedefDecl, ast.EnumDecl, ast.InstanceDecl)):
+            decl.type = t.UNKNOWN
+        elif isinstance(decl, ast.StructLike):
+            if decl.type is None:
+                decl.type = t.TStruct(decl.name, decl.kind, decl)
+        elif isinstance(decl, (ast.ErrorDecl, ast.MatchKindDecl)):
+            return
+        if isinstance(decl, ast.FunctionDecl):
+            decl.return_type = decl.return_type or t.UNKNOWN
+            for param in decl.params:
+                param.type = param.type or t.UNKNOWN
+            self.globals.names[decl.name] = [decl]
+        else:
+            self.globals.names[decl.name] = decl
+
+    def _top(self, decl: ast.Decl) -> None:
+        if isinstance(decl, ast.ErrorDecl):
+            self._members(decl.members, self.errors, "error")
+        elif isinstance(decl, ast.MatchKindDecl):
+            self._members(decl.members, self.match_kinds, "match kind")
+        elif isinstance(decl, ast.StructLike):
+            self._struct(decl)
+        elif isinstance(decl, ast.TypedefDecl):
+            self._typedef(decl)
+        elif isinstance(decl, ast.EnumDecl):
+            self._enum(decl)
+        elif isinstance(decl, ast.ExternDecl):
+            self._extern(decl)
+        elif isinstance(decl, ast.FunctionDecl):
+            self._function_decl(decl)
+        elif isinstance(decl, ast.ArchDecl):
+            self._arch(decl)
+        elif isinstance(decl, ast.ActionDecl):
+            self.action(decl)
+        elif isinstance(decl, ast.ParserDecl):
+            self._parser(decl)
+        elif isinstance(decl, ast.ControlDecl):
+            self._control(decl)
+        else:
+            self.local(decl)
+
+    def _members(
+        self,
+        members: list[ast.EnumMemberDecl],
+        into: dict[str, ast.EnumMemberDecl],
+        what: str,
+    ) -> None:
+        for member in members:
+            if member.name in into:
+                self.reporter.error(member.span, f"{what} '{member.name}' is declared twice")
+            into[member.name] = member
+
+    # ---- types
+
+    def _struct(self, decl: ast.StructLike) -> None:
+        with self.scoped():
+            vars_ = self._type_params(decl.type_params)
+            type_ = t.TStruct(decl.name, decl.kind, decl, {}, tuple(vars_))
+            decl.type = type_
+            for field in decl.fields:
+                try:
+                    field.type = self.type_of(field.ref)
+                    self._field_type(decl, field, field.type)
+                except Stop:
+                    field.type = t.UNKNOWN
+                if field.name in type_.fields:
+                    self.reporter.error(field.span, f"field '{field.name}' is declared twice")
+                type_.fields[field.name] = field.type
+        self.declare(decl)
+
+    def _field_type(self, decl: ast.StructLike, field: ast.FieldDecl, type_: t.Type) -> None:
+        kind = t.base(type_)
+        if isinstance(kind, (t.TInt, t.TVoid, t.TString, t.TMatchKind, t.TExtern, t.TBlock)):
+            self.reporter.fail(field.ref.span, f"a field cannot have type '{type_}'")
+        if decl.kind == "header_union" and not t.is_header(kind) and not t.has_var(kind):
+            self.reporter.fail(field.ref.span, "members of a header union have to be headers")
+        if decl.kind == "header" and not (
+            isinstance(kind, (t.TBits, t.TBool, t.TVarbit, t.TVar)) or t.is_struct(kind)
+        ):
+            self.reporter.fail(field.ref.span, f"a field of a header cannot have type '{type_}'")
+
+    def _typedef(self, decl: ast.TypedefDecl) -> None:
+        under = self.type_of(decl.ref)
+        if decl.is_new:
+            if not isinstance(t.base(under), (t.TBits, t.TBool, t.TVarbit)):
+                self.reporter.fail(decl.ref.span, f"'type' cannot rename '{under}'; use typedef")
+            decl.type = t.TNew(decl.name, under, decl)
+        else:
+            decl.type = under
+        self.declare(decl)
+
+    def _enum(self, decl: ast.EnumDecl) -> None:
+        names = [m.name for m in decl.members]
+        for member in decl.members:
+            if names.count(member.name) > 1:
+                self.reporter.error(member.span, f"member '{member.name}' is declared twice")
+        if not names:
+            self.reporter.error(decl.span, f"enum '{decl.name}' has no members")
+        if decl.ref is None:
+            decl.type = t.TEnum(decl.name, names)
+            self.declare(decl)
+            return
+        under = self.type_of(decl.ref)
+        if not isinstance(t.base(under), t.TBits):
+            self.reporter.fail(decl.ref.span, f"an enum needs bit<> or int<>, not '{under}'")
+        values: dict[str, int] = {}
+        decl.type = t.TSerEnum(decl.name, under, values, decl)
+        self.declare(decl)
+        for member in decl.members:
+            assert member.init is not None
+            try:
+                member.init = self.coerce(self.expr(member.init), t.base(under), member.name)
+                if not isinstance(member.init.value, int):
+                    self.reporter.fail(member.init.span, "the value has to be a constant")
+                values[member.name] = member.init.value
+            except Stop:
+                values[member.name] = 0
+
+    # ---- signatures
+
+    def _type_params(self, params: list[ast.TypeParam]) -> list[t.Type]:
+        vars_: list[t.Type] = []
+        for param in params:
+            var = t.TVar(param.name)
+            vars_.append(var)
+            self.declare(param, var)
+        return vars_
+
+    def params(self, params: list[ast.Param], declare: bool = True) -> None:
+        """Types of parameters; declares them in the current scope."""
+        optional_seen = False
+        for param in params:
+            try:
+                param.type = self.type_of(param.ref)
+                if param.default is not None:
+                    param.default = self.coerce(
+                        self.expr(param.default, param.type), param.type, f"default of '{param.name}'"
+                    )
+                    optional_seen = True
+                elif optional_seen and param.direction != "out":
+                    self.reporter.error(
+                        param.span, f"parameter '{param.name}' follows one with a default value"
+                    )
+                if isinstance(param.type, t.TVoid):
+                    self.reporter.fail(param.ref.span, "a parameter cannot be void")
+            except Stop:
+                param.type = param.type or t.UNKNOWN
+            if declare:
+                self.declare(param)
+
+    def _extern(self, decl: ast.ExternDecl) -> None:
+        decl.type = t.TExtern(decl)
+        self.declare(decl)
+        with self.scoped():
+            decl.type_vars = self._type_params(decl.type_params)
+            decl.type = t.TExtern(decl, tuple(decl.type_vars))
+            for method in decl.methods:
+                with self.scoped():
+                    method.type_vars = self._type_params(method.type_params)
+                    if method.returns is not None:
+                        method.return_type = self.type_of(method.returns)
+                    self.params(method.params)
+
+    def _function_decl(self, decl: ast.FunctionDecl) -> None:
+        with self.scoped("function"):
+            decl.type_vars = self._type_params(decl.type_params)
+            assert decl.returns is not None
+            returns = self.type_of(decl.returns)
+            self.params(decl.params)
+            if decl.is_extern:
+                decl.return_type = returns
+            elif decl.body is not None:
+                if decl.type_params:
+                    self.reporter.fail(decl.span, "functions with type parameters are not supported")
+                self._body(decl.body, "function", returns)
+                if not isinstance(returns, t.TVoid) and not _returns(decl.body):
+                    self.reporter.error(
+                        decl.span, f"function '{decl.name}' can end without a return value"
+                    )
+                decl.return_type = returns
+        self.declare(decl)
+
+    def _body(self, body: ast.BlockStmt, context: str, returns: t.Type | None = None) -> None:
+        outer, outer_return = self.context, self.return_type
+        self.context, self.return_type = context, returns
+        try:
+            self.block(body)
+        finally:
+            self.context, self.return_type = outer, outer_return
+
+    def _arch(self, decl: ast.ArchDecl) -> None:
+        decl.type = t.TArch(decl)
+        with self.scoped():
+            decl.type_vars = self._type_params(decl.type_params)
+            self.params(decl.params)
+        self.declare(decl)
+
+    # ---- blocks
+
+    def action(self, decl: ast.ActionDecl) -> None:
+        """An action: directed parameters first, then those the control plane fills."""
+        decl.type = t.TAction(decl)
+        with self.scoped("action"):
+            self.params(decl.params)
+            undirected = False
+            for param in decl.params:
+                if param.direction and undirected:
+                    self.reporter.error(
+                        param.span,
+                        f"parameter '{param.name}': those with a direction come first in an action",
+                    )
+                undirected = undirected or not param.direction
+                kind = t.base(param.type or t.UNKNOWN)
+                if not param.direction and not isinstance(
+                    kind, (t.TBits, t.TBool, t.TUnknown, t.TEnum, t.TError)
+                ):
+                    self.reporter.error(
+                        param.span, f"the control plane cannot fill a parameter of type '{kind}'"
+                    )
+            self._body(decl.body, "action")
+        self.declare(decl)
+
+    def _parser(self, decl: ast.ParserDecl) -> None:
+        decl.type = t.TBlock(decl)
+        with self.scoped("parser"):
+            self.params(decl.ctor_params)
+            self.params(decl.params)
+            outer = self._enter("parser", decl.ctor_params)
+            try:
+                for local in decl.locals:
+                    self._local(local)
+                names = {s.name for s in decl.states} | {"accept", "reject"}
+                if "start" not in names:
+                    self.reporter.error(decl.span, f"parser '{decl.name}' has no state 'start'")
+                seen: set[str] = set()
+                for state in decl.states:
+                    if state.name in seen or state.name in ("accept", "reject"):
+                        self.reporter.error(
+                            state.span, f"state '{state.name}' is declared twice"
+                            if state.name in seen else f"state '{state.name}' is built in",
+                        )  # fmt: skip
+                    seen.add(state.name)
+                    self.state(state, names)
+            finally:
+                self.context, self.ctor_params = outer
+        self.declare(decl)
+
+    def _enter(
+        self, context: str, ctor_params: list[ast.Param]
+    ) -> tuple[str, set[ast.Param]]:
+        outer = self.context, self.ctor_params
+        self.context, self.ctor_params = context, set(ctor_params)
+        return outer
+
+    def _local(self, local: ast.Decl) -> None:
+        try:
+            if isinstance(local, ast.ActionDecl):
+                self.action(local)
+            elif isinstance(local, ast.TableDecl):
+                self.table(local)
+                self.declare(local)
+            elif isinstance(local, ast.ValueSetDecl):
+                local.type = self.type_of(local.ref)
+                local.size = self.expr(local.size)
+                self.declare(local)
+            else:
+                self.local(local)
+        except Stop:
+            if isinstance(local, (ast.VarDecl, ast.ConstDecl, ast.InstanceDecl, ast.ValueSetDecl)):
+                local.type = t.UNKNOWN
+            self.scope.names.setdefault(local.name, local)
+
+    def _control(self, decl: ast.ControlDecl) -> None:
+        decl.type = t.TBlock(decl)
+        with self.scoped("control"):
+            self.params(decl.ctor_params)
+            self.params(decl.params)
+            outer = self._enter("control", decl.ctor_params)
+            try:
+                for local in decl.locals:
+                    self._local(local)
+                self._body(decl.body, "control")
+            finally:
+                self.context, self.ctor_params = outer
+        self.declare(decl)
+
+
+def _returns(stmt: ast.Stmt | None) -> bool:
+    """Does every way through the statement end in return?"""
+    if isinstance(stmt, ast.ReturnStmt):
+        return True
+    if isinstance(stmt, ast.BlockStmt):
+        return any(_returns(s) for s in stmt.body)
+    if isinstance(stmt, ast.IfStmt):
+        return _returns(stmt.yes) and _returns(stmt.no)
+    if isinstance(stmt, ast.SwitchStmt):
+        bodies = [c for c in stmt.cases if c.body is not None]
+        default = any(isinstance(x, ast.DefaultExpr) for c in stmt.cases for x in c.labels)
+        return default and all(_returns(c.body) for c in bodies)
+    return False
