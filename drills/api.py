@@ -47,8 +47,6 @@ class Links(Protocol):
 class Testbed(Protocol):
     """A running fabric (`mrclab.testbed.Testbed`)."""
 
-    __test__ = False  # not a test class, whatever pytest thinks of the name
-
     @property
     def plan(self) -> Any:
         """`topologies.plan.Plan`."""

@@ -1,0 +1,131 @@
+"""Faults. Each is an object: check that it can be made, make it, see that it is there, heal
+it, see that it is gone. `topologies.links` makes the change and reads both ends back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from drills.api import Links
+from drills.format import FaultSpec, LinkBlackhole, LinkCorrupt, LinkDown, LinkLoss
+
+
+class Fault(Protocol):
+    """One fault of a drill's timeline."""
+
+    kind: str
+    target: str
+    links: tuple[str, ...]
+
+    def set_up(self) -> None:
+        """Check that the fault can be made, without making it. Raises on failure."""
+
+    def invoke(self) -> None:
+        """Make the fault."""
+
+    def read_back(self) -> str | None:
+        """None when the fabric is in the faulty state, else what is not as it should be."""
+
+    def heal(self) -> None:
+        """Undo the fault. Harmless when it was not made."""
+
+    def read_healed(self) -> str | None:
+        """None when the fabric is whole again, else what is not as it should be."""
+
+
+def _field(state: Any, name: str) -> Any:
+    return state.get(name) if isinstance(state, dict) else getattr(state, name, None)
+
+
+class _LinkFault:
+    """What faults of one link share: the link's wanted state, compared with its real one."""
+
+    kind = ""
+
+    def __init__(self, link: str, control: Links) -> None:
+        self.target = link
+        self.links = (link,)
+        self._control = control
+
+    def set_up(self) -> None:
+        problem = self.read_healed()
+        if problem:
+            raise RuntimeError(f"{self.target} is not whole before the fault: {problem}")
+
+    def read_healed(self) -> str | None:
+        return self._differs(up=True, loss=0.0, corrupt=0.0, blackhole=False)
+
+    def _differs(self, **wanted: Any) -> str | None:
+        state = self._control.state(self.target)
+        for name, value in wanted.items():
+            found = _field(state, name)
+            if found != value:
+                return f"{self.target}: {name} is {found}, wanted {value}"
+        return None
+
+
+class LinkDownFault(_LinkFault):
+    kind = "link_down"
+
+    def invoke(self) -> None:
+        self._control.cut(self.target)
+
+    def read_back(self) -> str | None:
+        return self._differs(up=False)
+
+    def heal(self) -> None:
+        self._control.repair(self.target)
+
+
+class _Impairment(_LinkFault):
+    """A link that stays up and harms what it carries."""
+
+    loss = 0.0
+    corrupt = 0.0
+    blackhole = False
+
+    def invoke(self) -> None:
+        self._control.impair(
+            self.target, loss=self.loss, corrupt=self.corrupt, blackhole=self.blackhole
+        )
+
+    def read_back(self) -> str | None:
+        return self._differs(
+            up=True, loss=self.loss, corrupt=self.corrupt, blackhole=self.blackhole
+        )
+
+    def heal(self) -> None:
+        self._control.impair(self.target)
+
+
+class LinkLossFault(_Impairment):
+    kind = "link_loss"
+
+    def __init__(self, link: str, control: Links, loss: float) -> None:
+        super().__init__(link, control)
+        self.loss = loss
+
+
+class LinkCorruptFault(_Impairment):
+    kind = "link_corrupt"
+
+    def __init__(self, link: str, control: Links, corrupt: float) -> None:
+        super().__init__(link, control)
+        self.corrupt = corrupt
+
+
+class LinkBlackholeFault(_Impairment):
+    kind = "link_blackhole"
+    blackhole = True
+
+
+def build(spec: FaultSpec, control: Links) -> Fault:
+    """The fault object of an entry of the timeline."""
+    match spec:
+        case LinkDown():
+            return LinkDownFault(spec.link, control)
+        case LinkLoss():
+            return LinkLossFault(spec.link, control, spec.loss)
+        case LinkCorrupt():
+            return LinkCorruptFault(spec.link, control, spec.corrupt)
+        case LinkBlackhole():
+            return LinkBlackholeFault(spec.link, control)

@@ -1,0 +1,235 @@
+"""The drill file: workload, timeline of faults, and what must hold.
+
+Loaded through `topologies.yamlspec`, so every mistake is one line with file and line. The
+written form is documented in docs/drills.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from drills.measures import MEASURES
+from topologies.units import Duration, Share, Size, format_duration
+from topologies.yamlspec import (
+    Document,
+    FieldError,
+    Float,
+    Int,
+    SpecModel,
+    Str,
+    load_document,
+    parse_text,
+    suggest,
+    validate,
+)
+
+MS = 1_000_000
+
+
+class FlowSpec(SpecModel):
+    """One connection: all writes go from host `from` to host `to`."""
+
+    src: Str = Field(alias="from")
+    dst: Str = Field(alias="to")
+
+    @model_validator(mode="after")
+    def _differ(self) -> FlowSpec:
+        if self.src == self.dst:
+            raise FieldError(("to",), f"is the same host as 'from' ({self.src})")
+        return self
+
+
+class Workload(SpecModel):
+    """Steady writes: `outstanding` messages of `message` bytes are kept posted per flow.
+
+    Messages are writes with immediate by default, so that the destination learns of each one
+    and can check its bytes when it completes.
+    """
+
+    flows: Annotated[list[FlowSpec], Field(min_length=1, max_length=256)]
+    message: Size = 256 * 1024
+    outstanding: Annotated[Int, Field(ge=1, le=1024)] = 8
+    verb: Literal["write", "write_imm"] = "write_imm"
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Workload:
+        if not 1 <= self.message <= 64 << 20:
+            raise FieldError(("message",), "must be between 1 B and 64 MiB")
+        if self.message * self.outstanding > 1 << 30:
+            raise FieldError(("outstanding",), "message x outstanding must not exceed 1 GiB")
+        return self
+
+
+class _Timed(SpecModel):
+    at: Duration
+    until: Duration
+
+    @model_validator(mode="after")
+    def _order(self) -> _Timed:
+        if self.until <= self.at:
+            raise FieldError(("until",), f"must be after 'at' ({format_duration(self.at)})")
+        return self
+
+
+class LinkDown(_Timed):
+    """The link loses carrier at both ends."""
+
+    fault: Literal["link_down"]
+    link: Str
+
+
+class LinkLoss(_Timed):
+    """Frames on the link are lost at random, in both directions."""
+
+    fault: Literal["link_loss"]
+    link: Str
+    loss: Share
+
+
+class LinkCorrupt(_Timed):
+    """One bit of some frames on the link is flipped, in both directions."""
+
+    fault: Literal["link_corrupt"]
+    link: Str
+    corrupt: Share
+
+
+class LinkBlackhole(_Timed):
+    """The link swallows everything while both ends stay up."""
+
+    fault: Literal["link_blackhole"]
+    link: Str
+
+
+FaultSpec = Annotated[
+    LinkDown | LinkLoss | LinkCorrupt | LinkBlackhole, Field(discriminator="fault")
+]
+
+
+class Bound(SpecModel):
+    """What a measure must be: exactly one of the two."""
+
+    at_least: Float | None = None
+    at_most: Float | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Bound:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError("needs either 'at_least' or 'at_most'")
+        return self
+
+    def holds(self, measured: float) -> bool:
+        """True when `measured` is within the bound."""
+        if self.at_least is not None:
+            return measured >= self.at_least
+        return self.at_most is not None and measured <= self.at_most
+
+
+Expectations = dict[str, Bound]
+
+
+class FidelityBounds(SpecModel):
+    """When the machine counts as too slow for the run to mean anything. Lab times."""
+
+    queue_late_p99: Duration = 2 * MS
+    queue_late_max: Duration = 100 * MS
+    timer_late_p95: Duration = 10 * MS
+    timer_late_max: Duration = 100 * MS
+    cpu_left: Share = 0.02
+
+
+class Variant(SpecModel):
+    """Differences when the lab runs in another way: these bounds replace or join the others."""
+
+    expect: Expectations = Field(default_factory=dict)
+    without: list[Str] = Field(default_factory=list)
+    """Expectations of the drill that do not apply."""
+
+
+class Drill(SpecModel):
+    """A drill file."""
+
+    name: Annotated[Str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
+    title: Str
+    about: Str = ""
+    fabric: Str = "two-plane"
+    workload: Workload
+    warmup: Duration = 500 * MS
+    """From the start of the workload until it counts as steady."""
+    duration: Duration
+    """From the start of the workload until it is told to stop."""
+    timeline: list[FaultSpec] = Field(default_factory=list)
+    expect: Expectations
+    variants: dict[Literal["failover_groups"], Variant] = Field(default_factory=dict)
+    fidelity: FidelityBounds = FidelityBounds()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Drill:
+        for name in self.expect:
+            if name not in MEASURES:
+                raise FieldError(("expect", name), f"no such measure; {suggest(name, MEASURES)}")
+        for key, variant in self.variants.items():
+            for name in variant.expect:
+                if name not in MEASURES:
+                    at = ("variants", key, "expect", name)
+                    raise FieldError(at, f"no such measure; {suggest(name, MEASURES)}")
+            for i, name in enumerate(variant.without):
+                if name not in self.expect:
+                    at_index = ("variants", key, "without", i)
+                    hint = suggest(name, self.expect)
+                    raise FieldError(at_index, f"{name} is not expected by the drill; {hint}")
+        for i, fault in enumerate(self.timeline):
+            if fault.at < self.warmup:
+                warm = format_duration(self.warmup)
+                raise FieldError(("timeline", i, "at"), f"must not be within the warm-up ({warm})")
+            if fault.until > self.duration:
+                end = format_duration(self.duration)
+                raise FieldError(("timeline", i, "until"), f"must not be after duration ({end})")
+            for j, other in enumerate(self.timeline[:i]):
+                if other.link == fault.link and other.at < fault.until and fault.at < other.until:
+                    raise FieldError(
+                        ("timeline", i, "at"),
+                        f"overlaps timeline[{j}] on the same link {fault.link}",
+                    )
+        return self
+
+    def expectations(self, failover_groups: bool) -> Expectations:
+        """The bounds that apply, in the order of the file."""
+        variant = self.variants.get("failover_groups") if failover_groups else None
+        if variant is None:
+            return dict(self.expect)
+        kept = {k: v for k, v in self.expect.items() if k not in variant.without}
+        return {**kept, **variant.expect}
+
+
+def load(path: Path) -> tuple[Drill, Document]:
+    """Read a drill file. Raises SpecError."""
+    return load_document(path, Drill)
+
+
+def parse(text: str, file: str = "<drill>") -> Drill:
+    """Validate a drill given as text. Raises SpecError."""
+    return validate(parse_text(text, file), Drill)
+
+
+def check_names(
+    drill: Drill, document: Document, links: Collection[str], hosts: Collection[str]
+) -> None:
+    """Raise SpecError when the drill names a link or host that the fabric does not have."""
+    for i, flow in enumerate(drill.workload.flows):
+        for key, host in (("from", flow.src), ("to", flow.dst)):
+            if host not in hosts:
+                at = ("workload", "flows", i, key)
+                raise document.error(
+                    at, f"no host {host!r} in {drill.fabric}; {suggest(host, hosts)}"
+                )
+    for i, fault in enumerate(drill.timeline):
+        if fault.link not in links:
+            hint = suggest(fault.link, links)
+            raise document.error(
+                ("timeline", i, "link"), f"no link {fault.link!r} in {drill.fabric}; {hint}"
+            )

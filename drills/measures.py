@@ -1,0 +1,34 @@
+"""What a drill can expect something of: every measure with its unit and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Unit and meaning of one figure of a run. `title` is what people read in reports."""
+
+    unit: str
+    title: str
+
+
+MEASURES: Mapping[str, Measure] = {
+    "goodput_share_before": Measure("share", "Goodput before the fault, of capacity"),
+    "goodput_share_during": Measure("share", "Goodput during the fault, of what was left"),
+    "goodput_share_after": Measure("share", "Goodput after the repair, of capacity"),
+    "steer_rtts": Measure("RTT", "From the first loss until the dead link was left"),
+    "packets_lost": Measure("packets", "Frames lost in the fabric"),
+    "packets_retransmitted": Measure("packets", "Data packets sent again"),
+    "messages_completed": Measure("messages", "Messages delivered and completed"),
+    "messages_corrupted": Measure("messages", "Messages whose bytes differ from what was sent"),
+    "messages_missing": Measure("messages", "Messages completed at the source but not delivered"),
+    "duplicates_delivered": Measure("messages", "Messages delivered more than once"),
+    "memory_mismatches": Measure("regions", "Destination memory that differs from its source"),
+    "qp_errors": Measure("QPs", "Connections that went into error"),
+    "evs_assumed_bad": Measure("EVs", "EVs given up (ASSUMED_BAD)"),
+    "evs_wrongly_demoted": Measure("EVs", "EVs given up though no fault was on their way"),
+    "evs_not_demoted": Measure("EVs", "EVs kept although they crossed the fault"),
+    "evs_not_recovered": Measure("EVs", "EVs still given up at the end"),
+}
