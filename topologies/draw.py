@@ -23,9 +23,10 @@ def node_id(name: str) -> str:
 def mermaid(plan: Plan, highlight: Collection[str] = ()) -> str:
     """The fabric as Mermaid text; ``highlight`` names links to draw red and dashed."""
     spec = plan.spec
+    speed = f"{format_rate(spec.link.rate)} {format_duration(spec.link.delay)}"
     lines = [
         "---",
-        f"title: {spec.name}, links {format_rate(spec.link.rate)} {format_duration(spec.link.delay)}",
+        f"title: {spec.name}, links {speed}",
         "---",
         "flowchart BT",
     ]
