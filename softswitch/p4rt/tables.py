@@ -1,0 +1,395 @@
+"""Entries of one table: validation, write, read.
+
+The store mirrors what P4Runtime put into the engine (and the entries the program came
+with), because the engine knows neither client ids nor metadata. Everything is validated
+before the engine is called, so a refused update changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.engine import Engine
+from softswitch.engine.types import ActionCall, CounterValue, Entry, GroupRef, MemberRef
+from softswitch.p4rt import wire
+from softswitch.p4rt.matching import Key
+from softswitch.p4rt.meters import from_rates, to_rates
+from softswitch.p4rt.profiles import OneShot, ProfileStore
+from softswitch.p4rt.schema import TableSpec
+from softswitch.p4rt.status import Code, P4RTError, invalid, not_found, unimplemented
+
+INSERT, MODIFY, DELETE = 1, 2, 3
+
+
+class EntryRec:
+    """An entry: `target` is an ActionCall, a member or group id, or a OneShot."""
+
+    __slots__ = (
+        "const",
+        "controller_metadata",
+        "encoded",
+        "handle",
+        "idle_timeout_ns",
+        "kind",
+        "metadata",
+        "target",
+    )
+
+    def __init__(self, handle: int, kind: int, target: ActionCall | int | OneShot) -> None:
+        self.handle = handle
+        self.kind = kind
+        self.target = target
+        self.controller_metadata = 0
+        self.metadata = b""
+        self.idle_timeout_ns = 0
+        self.const = False
+        self.encoded: bytes | None = None
+
+
+class TableStore:
+    """One table."""
+
+    def __init__(self, spec: TableSpec, engine: Engine, profile: ProfileStore | None) -> None:
+        self.spec = spec
+        self._engine = engine
+        self._profile = profile
+        self.entries: dict[Key, EntryRec] = {}
+        self.default = EntryRec(0, wire.NO_ACTION, 0)
+        self.default_changed = False
+        self._reset_default()
+        self._load_initial()
+
+    # -- what the program came with
+    def _reset_default(self) -> None:
+        self.default_changed = False
+        self.default = EntryRec(0, wire.NO_ACTION, 0)
+        if self.spec.initial_default is not None:
+            self.default.kind = wire.ACTION
+            self.default.target = self.spec.initial_default[1]
+
+    def _load_initial(self) -> None:
+        if not (self.spec.has_initial_entries or self.spec.is_const):
+            return
+        for entry in self._engine.table_entries(self.spec.name):
+            key = self.spec.key.from_engine(entry.match, entry.priority)
+            if not isinstance(entry.action, ActionCall):
+                continue
+            record = EntryRec(entry.handle, wire.ACTION, entry.action)
+            record.const = entry.const or self.spec.is_const
+            self.entries[key] = record
+
+    # -- writing
+    def write(self, update_type: int, raw: wire.RawEntry) -> None:
+        """Apply one update; P4RTError when it is refused."""
+        if raw.is_const:
+            raise invalid(f"table {self.spec.name}: is_const cannot be set by a client")
+        if raw.is_default_action:
+            self._write_default(update_type, raw)
+            return
+        if update_type == INSERT:
+            self._insert(raw)
+        elif update_type == MODIFY:
+            self._modify(raw)
+        else:
+            self._delete(raw)
+
+    def _insert(self, raw: wire.RawEntry) -> None:
+        spec = self.spec
+        if spec.is_const:
+            raise P4RTError(Code.PERMISSION_DENIED, f"table {spec.name}: its entries are const")
+        if not spec.key.fields:
+            raise invalid(f"table {spec.name}: has no key, only a default entry")
+        key = spec.key.key(raw.match, raw.priority)
+        if key in self.entries:
+            raise P4RTError(Code.ALREADY_EXISTS, f"table {spec.name}: the entry exists")
+        if raw.action_kind == wire.NO_ACTION:
+            raise invalid(f"table {spec.name}: an action is needed")
+        self._check_resources(raw)
+        kind, target = self._target(raw)
+        try:
+            handle = self._engine.table_add(
+                spec.name,
+                spec.key.match_values(key),
+                self._entry(kind, target),
+                key[-1],
+                raw.idle_timeout_ns,
+            )
+        except Exception:
+            self._drop_oneshot(target)
+            raise
+        record = EntryRec(handle, kind, target)
+        record.controller_metadata = raw.controller_metadata
+        record.metadata = raw.metadata
+        record.idle_timeout_ns = raw.idle_timeout_ns
+        self.entries[key] = record
+        self._use(kind, target, 1)
+        self._write_counter(handle, raw)
+        if raw.meter_config is not None:
+            self._write_meter(handle, raw)
+
+    def _modify(self, raw: wire.RawEntry) -> None:
+        spec = self.spec
+        key = spec.key.key(raw.match, raw.priority)
+        record = self.entries.get(key)
+        if record is None:
+            raise not_found(f"table {spec.name}: there is no such entry")
+        if record.const and raw.action_kind != wire.NO_ACTION:
+            raise P4RTError(Code.PERMISSION_DENIED, f"table {spec.name}: the entry is const")
+        self._check_resources(raw)
+        if raw.action_kind != wire.NO_ACTION:
+            kind, target = self._target(raw)
+            try:
+                self._engine.table_modify(spec.name, record.handle, self._entry(kind, target))
+            except Exception:
+                self._drop_oneshot(target)
+                raise
+            self._use(kind, target, 1)
+            self._use(record.kind, record.target, -1)
+            self._drop_oneshot(record.target)
+            record.kind, record.target = kind, target
+        if not record.const:
+            record.controller_metadata = raw.controller_metadata
+            record.metadata = raw.metadata
+            record.idle_timeout_ns = raw.idle_timeout_ns
+        record.encoded = None
+        self._write_counter(record.handle, raw)
+        if spec.direct_meter:
+            self._write_meter(record.handle, raw)
+
+    def _delete(self, raw: wire.RawEntry) -> None:
+        spec = self.spec
+        key = spec.key.key(raw.match, raw.priority)
+        record = self.entries.get(key)
+        if spec.is_const or (record is not None and record.const):
+            raise P4RTError(Code.PERMISSION_DENIED, f"table {spec.name}: the entry is const")
+        if record is None:
+            raise not_found(f"table {spec.name}: there is no such entry")
+        self._engine.table_delete(spec.name, record.handle)
+        del self.entries[key]
+        self._use(record.kind, record.target, -1)
+        self._drop_oneshot(record.target)
+
+    def _write_default(self, update_type: int, raw: wire.RawEntry) -> None:
+        spec = self.spec
+        if update_type != MODIFY:
+            raise invalid(f"table {spec.name}: the default entry can only be modified")
+        if raw.match or raw.priority:
+            raise invalid(f"table {spec.name}: the default entry has no match and no priority")
+        if raw.idle_timeout_ns or raw.time_since_last_hit is not None:
+            raise invalid(f"table {spec.name}: the default entry has no idle timeout")
+        self._check_resources(raw)
+        if raw.action_kind == wire.NO_ACTION:
+            if not spec.const_default and self._profile is None:
+                self._engine.table_set_default(spec.name, None)
+                self._reset_default()
+            self._write_counter(None, raw)
+            return
+        if spec.const_default:
+            raise P4RTError(
+                Code.PERMISSION_DENIED, f"table {spec.name}: its default entry is const"
+            )
+        if self._profile is not None:
+            raise P4RTError(
+                Code.PERMISSION_DENIED,
+                f"table {spec.name}: the default entry of a table with an action profile is const",
+            )
+        if not isinstance(raw.action, wire.RawAction):
+            raise invalid(f"table {spec.name}: the default entry needs an action")
+        call = spec.decode_action(raw.action, default=True)
+        self._engine.table_set_default(spec.name, call)
+        record = EntryRec(0, wire.ACTION, call)
+        record.controller_metadata = raw.controller_metadata
+        record.metadata = raw.metadata
+        self.default = record
+        self.default_changed = True
+        self._write_counter(None, raw)
+
+    # -- parts of an update
+    def _target(self, raw: wire.RawEntry) -> tuple[int, ActionCall | int | OneShot]:
+        spec, profile, kind = self.spec, self._profile, raw.action_kind
+        action = raw.action
+        if kind == wire.ACTION:
+            if profile is not None:
+                raise invalid(
+                    f"table {spec.name}: has an action profile: needs a member, group or action set"
+                )
+            return kind, spec.decode_action(action)  # type: ignore[arg-type]
+        if profile is None:
+            raise invalid(f"table {spec.name}: has no action profile: needs an action")
+        if kind == wire.ACTION_SET:
+            return kind, profile.oneshot_create(spec, action)  # type: ignore[arg-type]
+        if profile.oneshots:
+            raise invalid(
+                f"{profile.spec.name}: has one-shot entries; members and groups cannot be mixed in"
+            )
+        if kind == wire.MEMBER:
+            if action not in profile.members:
+                raise not_found(f"table {spec.name}: there is no member {action!r}")
+            return kind, action  # type: ignore[return-value]
+        if not profile.spec.selector:
+            raise invalid(f"table {spec.name}: its profile has no selector: no groups")
+        if action not in profile.groups:
+            raise not_found(f"table {spec.name}: there is no group {action!r}")
+        return kind, action  # type: ignore[return-value]
+
+    def _entry(self, kind: int, target: ActionCall | int | OneShot) -> Entry:
+        if isinstance(target, ActionCall):
+            return target
+        profile = self._profile
+        if profile is None:
+            raise invalid(f"table {self.spec.name}: has no action profile")
+        if isinstance(target, OneShot):
+            return GroupRef(target.group)
+        if kind == wire.MEMBER:
+            return MemberRef(profile.members[target].handle)
+        return GroupRef(profile.groups[target].handle)
+
+    def _use(self, kind: int, target: ActionCall | int | OneShot, by: int) -> None:
+        if isinstance(target, int) and self._profile is not None:
+            if kind == wire.MEMBER:
+                self._profile.members[target].users += by
+            elif kind == wire.GROUP:
+                self._profile.groups[target].users += by
+
+    def _drop_oneshot(self, target: ActionCall | int | OneShot) -> None:
+        if isinstance(target, OneShot) and self._profile is not None:
+            self._profile.oneshot_delete(target)
+
+    def _check_resources(self, raw: wire.RawEntry) -> None:
+        spec = self.spec
+        if raw.counter_data is not None and not spec.direct_counter:
+            raise invalid(f"table {spec.name}: has no direct counter; counter_data is set")
+        if raw.meter_config is not None and not spec.direct_meter:
+            raise invalid(f"table {spec.name}: has no direct meter; meter_config is set")
+        if raw.meter_counter_data is not None:
+            if not spec.direct_meter:
+                raise invalid(f"table {spec.name}: has no direct meter; meter_counter_data is set")
+            if any(value for _, value in wire.fields(raw.meter_counter_data)):
+                raise invalid(f"table {spec.name}: meter_counter_data can only be reset to 0")
+        if raw.idle_timeout_ns or raw.time_since_last_hit is not None:
+            if not spec.idle_timeout:
+                raise invalid(f"table {spec.name}: has no idle timeout")
+            if raw.time_since_last_hit is not None:
+                raise invalid(f"table {spec.name}: time_since_last_hit is read-only")
+            if raw.idle_timeout_ns < 0:
+                raise invalid(f"table {spec.name}: idle_timeout_ns is negative")
+
+    def _write_counter(self, handle: int | None, raw: wire.RawEntry) -> None:
+        if raw.counter_data is not None:
+            packets, octets = wire.decode_counter_data(raw.counter_data)
+            value = CounterValue(packets, octets)
+            self._engine.direct_counter_write(self.spec.name, handle, value)
+
+    def _write_meter(self, handle: int, raw: wire.RawEntry) -> None:
+        rates = None
+        if raw.meter_config is not None:
+            config = p4runtime_pb2.MeterConfig.FromString(raw.meter_config)
+            rates = to_rates(config, f"table {self.spec.name}: meter_config")
+        self._engine.direct_meter_set(self.spec.name, handle, rates)
+
+    # -- direct counters by themselves
+    def record(self, raw: wire.RawEntry) -> EntryRec:
+        """The entry with exactly this key, or the default; NOT_FOUND if there is none."""
+        if raw.is_default_action:
+            return self.default
+        record = self.entries.get(self.spec.key.key(raw.match, raw.priority))
+        if record is None:
+            raise not_found(f"table {self.spec.name}: there is no such entry")
+        return record
+
+    def handle(self, record: EntryRec) -> int | None:
+        """Engine handle; None for the default entry."""
+        return None if record is self.default else record.handle
+
+    # -- reading
+    def read(self, raw: wire.RawEntry) -> Iterator[bytes]:
+        """Bodies of Entity for the entries that `raw` selects."""
+        if raw.time_since_last_hit is not None:
+            if not self.spec.idle_timeout or raw.is_default_action:
+                raise invalid(f"table {self.spec.name}: has no idle timeout")
+            raise unimplemented("time_since_last_hit is not available")
+        for key, record in self.select(raw):
+            body = self.encode(key, record)
+            if raw.counter_data is not None and self.spec.direct_counter:
+                value = self._engine.direct_counter_read(self.spec.name, self.handle(record))
+                body += wire.field_bytes(7, wire.counter_data(value.packets, value.bytes))
+            if raw.meter_config is not None and self.spec.direct_meter and key is not None:
+                rates = self._engine.direct_meter_get(self.spec.name, record.handle)
+                if rates:
+                    body += wire.field_bytes(6, from_rates(rates).SerializeToString())
+            yield wire.field_bytes(2, body)
+
+    def select(self, raw: wire.RawEntry) -> Iterator[tuple[Key | None, EntryRec]]:
+        """(key, record) of the entries a read request selects; key None: the default."""
+        if raw.is_default_action:
+            if raw.match or raw.priority:
+                raise invalid(
+                    f"table {self.spec.name}: the default entry has no match and no priority"
+                )
+            if self._wanted(raw, None, self.default):
+                yield None, self.default
+            return
+        if raw.match:
+            key = self.spec.key.key(raw.match, raw.priority)
+            record = self.entries.get(key)
+            if record is not None and self._wanted(raw, key, record):
+                yield key, record
+            return
+        for key, record in list(self.entries.items()):
+            if self._wanted(raw, key, record):
+                yield key, record
+
+    def _wanted(self, raw: wire.RawEntry, key: Key | None, record: EntryRec) -> bool:
+        if raw.priority and key is not None and key[-1] != raw.priority:
+            return False
+        if raw.controller_metadata and record.controller_metadata != raw.controller_metadata:
+            return False
+        if raw.metadata and record.metadata != raw.metadata:
+            return False
+        if isinstance(raw.action, wire.RawAction) and raw.action.action_id:
+            action = self.spec.actions.get(raw.action.action_id)
+            if action is None:
+                raise invalid(
+                    f"table {self.spec.name}: action id {raw.action.action_id} "
+                    "is not one of its actions"
+                )
+            return isinstance(record.target, ActionCall) and record.target.name == action.name
+        return True
+
+    def encode(self, key: Key | None, record: EntryRec) -> bytes:
+        """Body of TableEntry without direct resources; kept for the next read."""
+        if record.encoded is not None:
+            return record.encoded
+        spec = self.spec
+        parts = [wire.field_varint(1, spec.id)]
+        if key is not None:
+            parts.append(spec.key.encode(key))
+        action = self._encode_action(record)
+        if action:
+            parts.append(wire.field_bytes(3, action))
+        if key is not None:
+            parts.append(wire.field_varint(4, key[-1]))
+        parts.append(wire.field_varint(5, record.controller_metadata))
+        if key is None:
+            parts.append(wire.field_varint(8, 1))
+        parts.append(wire.field_varint(9, record.idle_timeout_ns))
+        if record.metadata:
+            parts.append(wire.field_bytes(11, record.metadata))
+        if record.const or (key is None and spec.const_default):
+            parts.append(wire.field_varint(13, 1))
+        record.encoded = b"".join(parts)
+        return record.encoded
+
+    def _encode_action(self, record: EntryRec) -> bytes:
+        target: Any = record.target
+        if record.kind == wire.ACTION:
+            action = self.spec.actions_by_name.get(target.name)
+            return wire.field_bytes(1, action.encode(target.args)) if action else b""
+        if record.kind in (wire.MEMBER, wire.GROUP):
+            return wire.field_varint(record.kind, target)
+        if isinstance(target, OneShot) and self._profile is not None:
+            return wire.field_bytes(4, self._profile.encode_oneshot(target))
+        return b""

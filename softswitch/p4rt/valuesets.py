@@ -1,0 +1,70 @@
+"""Parser value sets. The engine knows exact values of one field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from softswitch.engine import Engine
+from softswitch.p4rt import wire
+from softswitch.p4rt.schema import ValueSetSpec
+from softswitch.p4rt.status import Code, P4RTError, invalid, unimplemented
+
+MODIFY = 2
+
+
+class ValueSets:
+    """All value sets of a program."""
+
+    def __init__(self, engine: Engine, specs: Mapping[int, ValueSetSpec]) -> None:
+        self._engine = engine
+        self._specs = specs
+        self._members: dict[int, list[tuple[Any, ...]]] = {key: [] for key in specs}
+
+    def _spec(self, wanted: int) -> ValueSetSpec:
+        spec = self._specs.get(wanted)
+        if spec is None:
+            raise invalid(f"value set id {wanted} is not in the P4Info")
+        return spec
+
+    def write(self, update_type: int, entry: Any) -> None:
+        """An update of ValueSetEntry: MODIFY replaces all members."""
+        spec = self._spec(entry.value_set_id)
+        if update_type != MODIFY:
+            raise invalid(f"value set {spec.name}: only MODIFY is possible")
+        if len(spec.key.fields) != 1 or spec.key.fields[0].kind != wire.EXACT:
+            raise unimplemented(f"value set {spec.name}: only one exact field is supported")
+        if spec.size and len(entry.members) > spec.size:
+            raise P4RTError(
+                Code.RESOURCE_EXHAUSTED,
+                f"value set {spec.name}: {len(entry.members)} members, size is {spec.size}",
+            )
+        members: list[tuple[Any, ...]] = []
+        for member in entry.members:
+            matches = []
+            for item in member.match:
+                if not item.HasField("exact"):
+                    raise invalid(f"value set {spec.name}: {item.field_id} must be exact")
+                matches.append(wire.RawMatch(item.field_id, wire.EXACT, item.exact.value))
+            key = tuple(spec.key.decode(matches))
+            if key in members:
+                raise P4RTError(
+                    Code.ALREADY_EXISTS, f"value set {spec.name}: {key[0]:#x} is given twice"
+                )
+            members.append(key)
+        self._engine.value_set_set(spec.name, [key[0] for key in members])
+        self._members[spec.id] = members
+
+    def read(self, entry: Any) -> Iterator[bytes]:
+        """Bodies of Entity."""
+        wanted = entry.value_set_id
+        for spec in [self._spec(wanted)] if wanted else list(self._specs.values()):
+            body = wire.field_varint(1, spec.id)
+            for key in self._members[spec.id]:
+                # ValueSetMember.match is field 1, TableEntry's is 2.
+                match = b"".join(
+                    wire.field_bytes(1, value)  # type: ignore[arg-type]
+                    for _, value in wire.fields(spec.key.encode((*key, 0)))
+                )
+                body += wire.field_bytes(2, match)
+            yield wire.field_bytes(10, body)
