@@ -23,7 +23,7 @@ from controller.client import SwitchClient
 from controller.counters import PortCounters, cells, port_counters
 from controller.errors import ControllerError, PrimaryLost
 from controller.ports import PortEvent, PortWatch
-from controller.program import SwitchProgram, fabric_program
+from controller.program import fabric_program
 from controller.session import Pipeline, SwitchSession
 from topologies.plan import Plan, SwitchPlan
 
@@ -115,9 +115,7 @@ class FabricController:
 
         Returns the number of updates written per switch; 0 when all was as wanted.
         """
-        wanted: dict[str, SwitchProgram] = fabric_program(
-            self.plan, failover_groups=self.failover_groups
-        )
+        wanted = fabric_program(self.plan, failover_groups=self.failover_groups)
         updates = self._each(lambda switch: self.session(switch.name).apply(wanted[switch.name]))
         self._progress(
             f"controller: {sum(updates.values())} updates written to {len(updates)} switches"
