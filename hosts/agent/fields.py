@@ -38,6 +38,10 @@ class Fields:
     def has(self, key: str) -> bool:
         return key in self._data
 
+    def raw(self, key: str) -> Any:
+        """The value as it is, for someone else to check."""
+        return self._get(key, _MISSING)
+
     def integer(
         self, key: str, default: Any = _MISSING, low: int | None = None, high: int | None = None
     ) -> int:
@@ -50,7 +54,7 @@ class Fields:
         if (low is not None and value < low) or (high is not None and value > high):
             bounds = f"at least {low}" if high is None else f"{low}..{high}"
             raise FieldError(f"{self.name(key)}: {value} must be {bounds}")
-        return value
+        return int(value)
 
     def flag(self, key: str, default: Any = _MISSING) -> bool:
         value = self._get(key, default)

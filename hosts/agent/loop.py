@@ -1,0 +1,191 @@
+"""The event loop: frames from the NICs to the endpoint and back, timers on time, control between.
+
+One turn: wait for a descriptor or the next deadline; feed what arrived; run timers; hand out
+events; send what may leave.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from random import Random
+
+from hosts.agent.clock import Lateness, Poller, now_ns, set_timer_slack
+from hosts.agent.control import ControlServer
+from hosts.agent.eventlog import EventLog
+from hosts.agent.nic import LinkWatch, Nic, silence_kernel
+from hosts.agent.ops import Operations
+from hosts.agent.sampling import sample
+from hosts.agent.settings import Settings
+from hosts.core.endpoint import Endpoint
+from hosts.wire.constants import UDP_PORTS
+
+FRAMES_PER_TURN = 64
+FLUSH_RETRY_NS = 1_000_000
+MAX_REPORTED_ERRORS = 20
+
+
+class Agent:
+    """Everything of one host. `run` returns after `stop`."""
+
+    def __init__(self, settings: Settings, name: str, socket_path: Path, events: Path | None):
+        self.settings = settings
+        self.name = name
+        self.clock: Callable[[], int] = now_ns
+        self.lateness = Lateness()
+        self.stopping = False
+        self.errors = 0
+        self._started = now_ns()
+        self._loops = 0
+        config = settings.endpoint
+        udp_ports = UDP_PORTS | {config.udp_port}
+        self.nics: dict[int, Nic] = {}
+        self._admin_up = {port.port: port.up for port in config.ports}
+        self._reported: dict[int, bool] = {}
+        self._poller = Poller()
+        self.endpoint = Endpoint(config, Random(settings.seed), now_ns())
+        self._held = silence_kernel(udp_ports, [str(ip_address(p.ip)) for p in config.ports])
+        for port in config.ports:
+            interface = settings.interfaces[port.port]
+            self.nics[port.port] = Nic(port.port, interface, udp_ports, ipv4=len(port.ip) == 4)
+        self.log = EventLog(events, name)
+        self.ops = Operations(self)
+        self._watch = LinkWatch()
+        for port in config.ports:
+            self._reported[port.port] = port.up
+            self._update_port(port.port)
+        self._by_fd = {nic.fileno(): nic for nic in self.nics.values()}
+        for fd in (*self._by_fd, self._watch.fileno()):
+            self._poller.add(fd)
+        self.control = ControlServer(
+            socket_path, self.ops.handle, added=self._poller.add, removed=self._poller.remove
+        )
+        self._next_sample = now_ns() + settings.sample_interval_ns
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until `stop`. An exception inside a turn is reported and the loop goes on."""
+        set_timer_slack()
+        gc.collect()
+        gc.freeze()  # what start-up made stays: never look at it again
+        gc.set_threshold(20_000, 20, 100)
+        while not self.stopping:
+            try:
+                self._turn()
+            except Exception as error:
+                self.report_error("loop", error)
+        self.close()
+
+    def _turn(self) -> None:
+        self._loops += 1
+        endpoint = self.endpoint
+        for fd in self._poller.wait(self._deadline()):
+            nic = self._by_fd.get(fd)
+            if nic is not None:
+                self._receive(nic)
+            elif self.control.owns(fd):
+                self.control.readable(fd)
+            elif self._watch.changed():
+                for port in self.nics:
+                    self._update_port(port)
+        now = now_ns()
+        due = endpoint.next_deadline()
+        if due is not None and now >= due:
+            self.lateness.add(now - due)
+            endpoint.on_deadline(now)
+        if self.ops.raw:
+            self.ops.serve_raw(now)
+        self._hand_out_events()
+        nics = self.nics
+        for port, frame in endpoint.frames_to_send(now_ns()):
+            nics[port].send(frame)
+        if now >= self._next_sample:
+            self._sample(now)
+
+    def _deadline(self) -> int:
+        until = self._next_sample
+        due = self.endpoint.next_deadline()
+        if due is not None and due < until:
+            until = due
+        raw = self.ops.raw_deadline() if self.ops.raw else None
+        if raw is not None and raw < until:
+            until = raw
+        if self.control.waiting:
+            until = min(until, now_ns() + FLUSH_RETRY_NS)
+        return until
+
+    def _receive(self, nic: Nic) -> None:
+        receive, port = self.endpoint.receive, nic.port
+        for _ in range(FRAMES_PER_TURN):
+            frame = nic.receive()
+            if frame is None:
+                return
+            receive(port, frame, now_ns())
+
+    def _hand_out_events(self) -> None:
+        for event in self.endpoint.events():
+            self.log.endpoint(event)
+            self.ops.on_event(event)
+        if self.control.waiting:
+            self.control.flush()
+
+    def _sample(self, now: int) -> None:
+        interval = self.settings.sample_interval_ns
+        self._next_sample += interval
+        if self._next_sample <= now:  # behind: skip what was missed
+            self._next_sample = now + interval
+        self.log.write(now, sample(self))
+        self.log.flush()
+
+    # -- ports --------------------------------------------------------------------------------
+
+    def port_up(self, port: int) -> bool:
+        """Administratively up, interface up, carrier there."""
+        return self._admin_up[port] and self.nics[port].running()
+
+    def set_admin(self, port: int, up: bool) -> None:
+        self._admin_up[port] = up
+        self._update_port(port)
+
+    def _update_port(self, port: int) -> None:
+        up = self.port_up(port)
+        if up != self._reported[port]:
+            self._reported[port] = up
+            self.endpoint.set_port(port, up, now_ns())
+
+    # -- reports ------------------------------------------------------------------------------
+
+    def fidelity(self) -> dict[str, int]:
+        """How late timers were served, and what the process cost."""
+        return {
+            **self.lateness.report(),
+            "loops": self._loops,
+            "cpu_ns": time.process_time_ns(),
+            "wall_ns": now_ns() - self._started,
+        }
+
+    def report_error(self, where: str, error: Exception) -> None:
+        """A fault of the agent itself: counted, in the events file, and on stderr."""
+        self.errors += 1
+        if self.errors <= MAX_REPORTED_ERRORS:
+            traceback.print_exception(error, file=sys.stderr)
+        self.log.write(now_ns(), {"type": "agent_error", "where": where, "error": repr(error)})
+
+    def close(self) -> None:
+        """Last events and sample, then everything is closed and the socket file is gone."""
+        try:
+            self._hand_out_events()
+            self.log.write(now_ns(), sample(self))
+        finally:
+            self.log.close()
+            self.control.close()
+            for nic in self.nics.values():
+                nic.close()
+            for sock in self._held:
+                sock.close()
