@@ -6,25 +6,60 @@ wrong without a test hook in the code under test. Each replaces one policy objec
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hosts.core.ev.state import EvTable
-    from hosts.core.memory import Placement
+from hosts.core.ev.state import TRANSITIONS, EvTable
+from hosts.core.events import EvState
+from hosts.core.memory import DirectPlacement, MemoryRegion, Placement
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Policies that replace the endpoint's own; None keeps the right one."""
+    """Policies that replace the endpoint's own; None keeps the right one. `placement` makes one
+    policy per endpoint, because a wrong one may hold packets back."""
 
     ev_table: EvTable | None = None
-    placement: Placement | None = None
+    placement: Callable[[], Placement] | None = None
 
 
-def named(names: tuple[str, ...] | list[str]) -> Faults | None:
-    """Faults by name, as drills give them: "never_demote", "ack_before_placing".
+class LatePlacement:
+    """Acknowledge before placing: the newest `depth` payloads are held back, so whoever looks at
+    the memory after a completion finds it incomplete."""
+
+    def __init__(self, depth: int = 16) -> None:
+        self._depth = depth
+        self._held: deque[tuple[MemoryRegion, int, bytes]] = deque()
+        self._direct = DirectPlacement()
+
+    def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None:
+        self._held.append((region, va, bytes(payload)))
+        if len(self._held) > self._depth:
+            held_region, held_va, held = self._held.popleft()
+            self._direct.place(held_region, held_va, memoryview(held))
+
+
+def never_demote() -> EvTable:
+    """A state table in which nothing leads to ASSUMED_BAD."""
+    return EvTable({k: v for k, v in TRANSITIONS.items() if v != EvState.ASSUMED_BAD})
+
+
+FAULTS = ("never_demote", "ack_before_placing")
+
+
+def named(names: Iterable[str]) -> Faults | None:
+    """Faults by name, as drills give them; None for no name.
 
     Raises ValueError naming the unknown fault and the known ones.
     """
-    raise NotImplementedError
+    wanted = set(names)
+    unknown = wanted - set(FAULTS)
+    if unknown:
+        raise ValueError(f"unknown fault {min(unknown)!r}; known: {', '.join(FAULTS)}")
+    if not wanted:
+        return None
+    return Faults(
+        ev_table=never_demote() if "never_demote" in wanted else None,
+        placement=LatePlacement if "ack_before_placing" in wanted else None,
+    )

@@ -1,0 +1,1 @@
+"""Entropy values: profile (which values), state (the table), evset (active, backup, rotation)."""

@@ -1,0 +1,81 @@
+"""Registered memory: R_Keys, bounds, and the placement of payload (sections 4.3, 4.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+VA_START = 0x1000_0000
+VA_GAP = 0x1_0000  # unmapped space between regions, so that an overrun never hits a neighbour
+
+
+class MemoryRegion:
+    """Memory that peers may write to: [va, va + length) with `rkey`."""
+
+    __slots__ = ("length", "memory", "remote_write", "rkey", "va")
+
+    def __init__(self, va: int, rkey: int, memory: memoryview, remote_write: bool) -> None:
+        self.va = va
+        self.rkey = rkey
+        self.memory = memory
+        self.length = len(memory)
+        self.remote_write = remote_write
+
+    def contains(self, va: int, length: int) -> bool:
+        return self.va <= va and va + length <= self.va + self.length
+
+
+class Placement(Protocol):
+    """How an accepted payload gets into memory. The caller checked the bounds."""
+
+    def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None: ...
+
+
+class DirectPlacement:
+    """Straight to its address, before anything is acknowledged."""
+
+    def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None:
+        start = va - region.va
+        region.memory[start : start + len(payload)] = payload
+
+
+class MemoryTable:
+    """Regions by R_Key. Virtual addresses and keys are unique within the endpoint."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._regions: dict[int, MemoryRegion] = {}
+        self._next_va = VA_START
+
+    def register(
+        self, memory: int | bytearray | memoryview, remote_write: bool = True
+    ) -> MemoryRegion:
+        """Register zeroed memory of a length, or a writable buffer. Raises ValueError."""
+        buffer = bytearray(memory) if isinstance(memory, int) else memory
+        view = memoryview(buffer).cast("B")
+        if view.readonly or not len(view):
+            raise ValueError("memory to register must be writable and not empty")
+        rkey = self._rng.getrandbits(32)
+        while rkey in self._regions or rkey == 0:
+            rkey = self._rng.getrandbits(32)
+        region = MemoryRegion(self._next_va, rkey, view, remote_write)
+        self._next_va += (len(view) + 2 * VA_GAP - 1) // VA_GAP * VA_GAP
+        self._regions[rkey] = region
+        return region
+
+    def deregister(self, rkey: int) -> None:
+        """Raises KeyError."""
+        del self._regions[rkey]
+
+    def find(self, rkey: int, va: int, length: int) -> MemoryRegion | None:
+        """The region that allows a remote write of [va, va + length), or None."""
+        region = self._regions.get(rkey)
+        if region is None or not region.remote_write or not region.contains(va, length):
+            return None
+        return region
+
+    def __iter__(self) -> Iterator[MemoryRegion]:
+        return iter(self._regions.values())
