@@ -7,6 +7,7 @@ line that names it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,17 @@ from pathlib import Path
 from topologies import addressing, netlink
 from topologies.netlink import IfStats, LinkInfo, Netlink, VethEnd
 from topologies.offloads import Offloads
-from topologies.plan import HostPlan, LinkPlan, Plan
+from topologies.plan import HostPlan, Plan
 
 _SYSCTL = Path("/proc/sys/net/ipv6/conf")
+
+UP_SECONDS = 10.0
+"""How long interfaces may take to come up; takes milliseconds on an idle machine."""
+
+FIRST_NIC_INDEX = 101
+"""Interface index of a host's NIC port in plane 0; the other planes follow."""
+FIRST_PORT_INDEX = 10_001
+"""Interface indices of T0 ports that face hosts start here."""
 
 # A host speaks only when spoken to: no router solicitations, no link-local address (so no
 # multicast reports from it), no duplicate address detection.
@@ -126,7 +135,23 @@ def wire(plan: Plan, spaces: Namespaces) -> None:
             _finish_host(plan, host, spaces)
     except OSError as error:
         raise WiringError(str(error)) from None
+    _await_up(plan, spaces)
     check(plan, spaces)
+
+
+def _await_up(plan: Plan, spaces: Namespaces) -> None:
+    """Wait until every interface runs: the kernel turns carrier into state in the background."""
+    deadline = time.monotonic() + UP_SECONDS
+    names = [name for name, _ in _macs(plan)]
+    while True:
+        links = spaces.links()
+        waiting = [name for name in names if name not in links or not links[name].up]
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            listed = ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
+            raise WiringError(f"not up after {UP_SECONDS:g} s: {listed}")
+        time.sleep(0.005)
 
 
 def _prepare_hosts(plan: Plan, spaces: Namespaces) -> None:
@@ -138,19 +163,20 @@ def _prepare_hosts(plan: Plan, spaces: Namespaces) -> None:
         spaces.inside(host, defaults)
 
 
-def _ends(plan: Plan, link: LinkPlan, spaces: Namespaces) -> tuple[VethEnd, VethEnd]:
-    port = plan.switch(link.b.node).ports[link.b.port]
-    a = VethEnd(
-        link.a.ifname, port.peer_mac, spaces.fd(link.a.node) if link.kind == "host" else None
-    )
-    return a, VethEnd(link.b.ifname, port.mac)
-
-
 def _make_links(plan: Plan, spaces: Namespaces) -> None:
     requests = []
-    for link in plan.links.values():
-        a, b = _ends(plan, link, spaces)
-        # Made from the end that is here, so that the peer is born in its namespace.
+    for number, link in enumerate(plan.links.values()):
+        port = plan.switch(link.b.node).ports[link.b.port]
+        if link.kind == "fabric":
+            a = VethEnd(link.a.ifname, port.peer_mac)
+            b = VethEnd(link.b.ifname, port.mac)
+        else:
+            # The kernel delays link state by a second when an interface and its peer in
+            # another namespace happen to have the same index: give both one of their own.
+            # Made from the end that is here, so that the peer is born where it belongs.
+            space = spaces.fd(link.a.node)
+            a = VethEnd(link.a.ifname, port.peer_mac, space, FIRST_NIC_INDEX + link.plane)
+            b = VethEnd(link.b.ifname, port.mac, None, FIRST_PORT_INDEX + number)
         requests.append(netlink.new_veth(b, a, plan.mtu))
     spaces.netlink(None).send(requests)
 
@@ -198,7 +224,7 @@ def _require_off(ifname: str, active: list[str]) -> None:
 
 
 def check(plan: Plan, spaces: Namespaces) -> None:
-    """Read everything back: MTU, MAC, state, queueing discipline, offloads, IPv6 off on
+    """Read everything back: MTU, MAC, queueing discipline, offloads, IPv6 off on
     switch ends. Raises WiringError for the first difference."""
     links = spaces.links()
     for name, mac in _macs(plan):
@@ -208,8 +234,6 @@ def check(plan: Plan, spaces: Namespaces) -> None:
         _same(name, "MTU", info.mtu, plan.mtu)
         _same(name, "MAC", info.mac, mac)
         _same(name, "queueing discipline", info.qdisc, "noqueue")
-        if not info.up:
-            raise WiringError(f"{name}: not up (state {info.operstate})")
     switch_ends = [p.ifname for s in plan.switches.values() for p in s.ports.values()]
     _check_offloads(switch_ends)
     for name in switch_ends:

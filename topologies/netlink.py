@@ -110,6 +110,8 @@ class VethEnd:
     mac: str
     netns_fd: int | None = None
     """Namespace it goes to; None: that of the socket."""
+    index: int = 0
+    """Interface index; 0: the kernel chooses. Give it for both ends or for none."""
 
 
 def _attribute(kind: int, data: bytes) -> bytes:
@@ -151,9 +153,9 @@ def _end_attributes(end: VethEnd, mtu: int) -> bytes:
 
 def new_veth(a: VethEnd, b: VethEnd, mtu: int) -> Request:
     """A veth pair, both ends down, each made where it belongs (no interface is moved)."""
-    peer = _attribute(_VETH_INFO_PEER, _ifinfo() + _end_attributes(b, mtu))
+    peer = _attribute(_VETH_INFO_PEER, _ifinfo(b.index) + _end_attributes(b, mtu))
     info = _attribute(_IFLA_INFO_KIND, b"veth\0") + _attribute(_IFLA_INFO_DATA, peer)
-    body = _ifinfo() + _end_attributes(a, mtu) + _attribute(_IFLA_LINKINFO, info)
+    body = _ifinfo(a.index) + _end_attributes(a, mtu) + _attribute(_IFLA_LINKINFO, info)
     return Request(_RTM_NEWLINK, _CREATE | _EXCL, body, f"make veth pair {a.name} - {b.name}")
 
 
