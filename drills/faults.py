@@ -9,6 +9,10 @@ from drills.api import Links
 from drills.format import FaultSpec, LinkBlackhole, LinkCorrupt, LinkDown, LinkLoss
 
 
+class FaultError(Exception):
+    """A fault cannot be made or is not what it should be. One line."""
+
+
 class Fault(Protocol):
     """One fault of a drill's timeline."""
 
@@ -32,10 +36,6 @@ class Fault(Protocol):
         """None when the fabric is whole again, else what is not as it should be."""
 
 
-def _field(state: Any, name: str) -> Any:
-    return state.get(name) if isinstance(state, dict) else getattr(state, name, None)
-
-
 class _LinkFault:
     """What faults of one link share: the link's wanted state, compared with its real one."""
 
@@ -43,23 +43,27 @@ class _LinkFault:
 
     def __init__(self, link: str, control: Links) -> None:
         self.target = link
-        self.links = (link,)
+        self.links: tuple[str, ...] = (link,)
         self._control = control
 
     def set_up(self) -> None:
         problem = self.read_healed()
         if problem:
-            raise RuntimeError(f"{self.target} is not whole before the fault: {problem}")
+            raise FaultError(f"{self.target} is not whole before the fault: {problem}")
 
     def read_healed(self) -> str | None:
-        return self._differs(up=True, loss=0.0, corrupt=0.0, blackhole=False)
-
-    def _differs(self, **wanted: Any) -> str | None:
         state = self._control.state(self.target)
-        for name, value in wanted.items():
-            found = _field(state, name)
-            if found != value:
-                return f"{self.target}: {name} is {found}, wanted {value}"
+        if not state.up:
+            return f"{self.target} is not up"
+        return self._harm(state, loss=0.0, corrupt=0.0, blackhole=False)
+
+    def _harm(self, state: Any, **wanted: Any) -> str | None:
+        """What either direction does to frames, compared with what is wanted."""
+        for way in (state.impaired_up, state.impaired_down):
+            for name, value in wanted.items():
+                if getattr(way, name) != value:
+                    found = getattr(way, name)
+                    return f"{self.target}: {name} is {found}, wanted {value}"
         return None
 
 
@@ -70,7 +74,7 @@ class LinkDownFault(_LinkFault):
         self._control.cut(self.target)
 
     def read_back(self) -> str | None:
-        return self._differs(up=False)
+        return None if self._control.state(self.target).down else f"{self.target} is not down"
 
     def heal(self) -> None:
         self._control.repair(self.target)
@@ -89,9 +93,10 @@ class _Impairment(_LinkFault):
         )
 
     def read_back(self) -> str | None:
-        return self._differs(
-            up=True, loss=self.loss, corrupt=self.corrupt, blackhole=self.blackhole
-        )
+        state = self._control.state(self.target)
+        if not state.up:
+            return f"{self.target} is not up"
+        return self._harm(state, loss=self.loss, corrupt=self.corrupt, blackhole=self.blackhole)
 
     def heal(self) -> None:
         self._control.impair(self.target)

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from drills.measures import MEASURES
-from topologies.units import Duration, Share, Size, format_duration
+from topologies.units import Duration, Share, Size, format_duration, format_size
 from topologies.yamlspec import (
     Document,
     FieldError,
@@ -28,6 +28,7 @@ from topologies.yamlspec import (
 )
 
 MS = 1_000_000
+MIB = 1 << 20
 
 
 class FlowSpec(SpecModel):
@@ -46,21 +47,24 @@ class FlowSpec(SpecModel):
 class Workload(SpecModel):
     """Steady writes: `outstanding` messages of `message` bytes are kept posted per flow.
 
-    Messages are writes with immediate by default, so that the destination learns of each one
-    and can check its bytes when it completes.
+    They walk through `memory` bytes at both ends. When that is more than a flow can write in
+    the drill, the comparison of both ends at the end covers every byte that was sent.
     """
 
     flows: Annotated[list[FlowSpec], Field(min_length=1, max_length=256)]
     message: Size = 256 * 1024
     outstanding: Annotated[Int, Field(ge=1, le=1024)] = 8
-    verb: Literal["write", "write_imm"] = "write_imm"
+    memory: Size = 64 * MIB
 
     @model_validator(mode="after")
     def _bounds(self) -> Workload:
-        if not 1 <= self.message <= 64 << 20:
+        if not 1 <= self.message <= 64 * MIB:
             raise FieldError(("message",), "must be between 1 B and 64 MiB")
-        if self.message * self.outstanding > 1 << 30:
-            raise FieldError(("outstanding",), "message x outstanding must not exceed 1 GiB")
+        if self.memory > 1024 * MIB:
+            raise FieldError(("memory",), "must be at most 1 GiB")
+        if self.message * self.outstanding > self.memory:
+            need = format_size(self.message * self.outstanding)
+            raise FieldError(("memory",), f"must hold the outstanding messages ({need})")
         return self
 
 
@@ -166,6 +170,8 @@ class Drill(SpecModel):
     expect: Expectations
     variants: dict[Literal["failover_groups"], Variant] = Field(default_factory=dict)
     fidelity: FidelityBounds = FidelityBounds()
+    _document: Document | None = PrivateAttr(default=None)
+    """The file it came from, so that later checks can name a line."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Drill:
@@ -206,9 +212,11 @@ class Drill(SpecModel):
         return {**kept, **variant.expect}
 
 
-def load(path: Path) -> tuple[Drill, Document]:
+def load_drill(path: Path) -> Drill:
     """Read a drill file. Raises SpecError."""
-    return load_document(path, Drill)
+    drill, document = load_document(path, Drill)
+    drill._document = document
+    return drill
 
 
 def parse(text: str, file: str = "<drill>") -> Drill:
@@ -216,10 +224,9 @@ def parse(text: str, file: str = "<drill>") -> Drill:
     return validate(parse_text(text, file), Drill)
 
 
-def check_names(
-    drill: Drill, document: Document, links: Collection[str], hosts: Collection[str]
-) -> None:
+def check_names(drill: Drill, links: Collection[str], hosts: Collection[str]) -> None:
     """Raise SpecError when the drill names a link or host that the fabric does not have."""
+    document = drill._document or Document(drill.name, {})
     for i, flow in enumerate(drill.workload.flows):
         for key, host in (("from", flow.src), ("to", flow.dst)):
             if host not in hosts:

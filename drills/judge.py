@@ -35,9 +35,7 @@ DEAD = frozenset({"link_down", "link_blackhole"})
 """Faults that leave a link without any capacity."""
 MIN_GRACE_NS = 500_000_000
 
-INTEGRITY = frozenset(
-    {"messages_corrupted", "duplicates_delivered", "memory_mismatches", "messages_missing"}
-)
+INTEGRITY = frozenset({"memory_mismatches", "bytes_missing", "duplicates_delivered"})
 """Measures that no lack of CPU can excuse."""
 
 VOID_NAMES = frozenset({"packets_conserved", "fidelity"})
@@ -61,7 +59,7 @@ def judge(
         return _void(drill, info, f"the record is incomplete: {_words(error)}")
     within = [s for s in samples if phases.steady <= s.t <= phases.stop]
     fidelity = judge_fidelity(within, drill.fidelity)
-    integrity = judge_integrity(events, phases.flows)
+    integrity = judge_integrity(events)
     crossing = Crossing(view, phases.flows)
     grace = max(MIN_GRACE_NS, GRACE_RTTS * loaded_rtt(samples, phases))
     evs = judge_evs(events, phases, crossing, grace)
@@ -148,7 +146,7 @@ def _metrics(
     delivered = series(samples, {flow.dst for flow in phases.flows}, "delivered_bytes")
     capacity = goodput_capacity(view, pairs)
     left = _mean_capacity(view, phases)
-    rates = {name: delivered.rate(window) for name, window in _windows(phases).items()}
+    rates = {name: 8 * delivered.rate(window) for name, window in _windows(phases).items()}
     worst = max(steers, key=lambda item: item.rtts, default=None)
     metrics: Metrics = {
         "goodput_share_before": rates["before"] / capacity if capacity else 0.0,
@@ -157,18 +155,16 @@ def _metrics(
         "steer_rtts": worst.rtts if worst else None,
         "packets_lost": book.packets_lost,
         "packets_retransmitted": total(samples, sources, "retransmitted"),
-        "duplicates_delivered": integrity.duplicated,
+        "duplicates_delivered": -(-integrity.bytes_repeated // view.pmtu),
         "evs_assumed_bad": len(evs.demoted),
         "evs_wrongly_demoted": len(evs.wrongly_demoted),
         "evs_not_demoted": len(evs.not_demoted),
         "evs_not_recovered": len(evs.not_recovered),
         "evs_crossing": len(evs.crossing),
         "messages_completed": integrity.completed,
-        "messages_delivered": integrity.delivered,
-        "messages_corrupted": integrity.corrupted,
-        "messages_missing": integrity.missing,
-        "messages_unverified": integrity.unverified,
-        "messages_out_of_order": integrity.out_of_order,
+        "messages_unfinished": integrity.unfinished,
+        "bytes_missing": integrity.bytes_missing,
+        "bytes_compared": integrity.bytes_compared,
         "memory_mismatches": integrity.memory_mismatches,
         "qp_errors": _qp_errors(events) + integrity.failed,
         "loaded_rtt_ms": loaded_rtt(samples, phases) / 1e6,
@@ -252,11 +248,10 @@ def _verdict(
     if book.imbalance:
         voids.append(f"the packet ledger does not balance: {book.imbalance} frames unaccounted for")
     fails = [_sentence(item) for item in failed if item.name not in VOID_NAMES]
-    if drill.workload.verb == "write_imm":
-        if integrity.unverified:
-            voids.append(f"{integrity.unverified} messages were delivered but not checked")
-        if not integrity.completed:
-            fails.insert(0, "no message was completed")
+    if not integrity.completed:
+        fails.insert(0, "no message was completed")
+    if integrity.regions < len(drill.workload.flows):
+        voids.append("the memory of source and destination was not compared")
     if any(item.name in INTEGRITY for item in failed):
         return "fail", (*fails, *voids)
     if voids:
@@ -267,10 +262,9 @@ def _verdict(
 
 
 def _sentence(item: Expectation) -> str:
-    measured = "not measured" if item.measured is None else _number(item.measured)
-    bound = _number(item.bound)
     unit = "" if item.unit == "share" else f" {item.unit}"
-    return f"{item.title}: {measured}{unit}, must be {item.relation} {bound}{unit}"
+    found = "not measured" if item.measured is None else f"{_number(item.measured)}{unit}"
+    return f"{item.title}: {found}, must be {item.relation} {_number(item.bound)}{unit}"
 
 
 def _number(value: float | str) -> str:

@@ -1,48 +1,11 @@
-"""Kernel counters: network interfaces and the machine's load, from /proc."""
+"""The machine's load, from /proc/stat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-
-_FIELDS = {
-    "rx_bytes": 0,
-    "rx_packets": 1,
-    "rx_errors": 2,
-    "rx_dropped": 3,
-    "tx_bytes": 8,
-    "tx_packets": 9,
-    "tx_errors": 10,
-    "tx_dropped": 11,
-}
-
-
-def parse_net_dev(text: str) -> dict[str, dict[str, int]]:
-    """/proc/net/dev -> interface -> counters. Lines that are not counters are skipped."""
-    found: dict[str, dict[str, int]] = {}
-    for line in text.splitlines():
-        name, colon, rest = line.partition(":")
-        numbers = rest.split()
-        if colon and len(numbers) >= 12 and all(n.isdigit() for n in numbers[:12]):
-            found[name.strip()] = {key: int(numbers[i]) for key, i in _FIELDS.items()}
-    return found
-
-
-def interfaces(pids: Iterable[int | None], proc: Path = PROC) -> dict[str, dict[str, int]]:
-    """Counters of all interfaces in the network namespaces of some processes (None: this
-    one). Loopbacks are left out. A process that is gone contributes nothing."""
-    found: dict[str, dict[str, int]] = {}
-    for pid in pids:
-        try:
-            text = (proc / ("self" if pid is None else str(pid)) / "net/dev").read_text()
-        except OSError:
-            continue
-        found.update(parse_net_dev(text))
-    found.pop("lo", None)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +34,3 @@ def parse_stat(text: str) -> Load:
 def load(proc: Path = PROC) -> Load:
     """The machine's load counters now."""
     return parse_stat((proc / "stat").read_text())
-
-
-def pids_of(agents: Mapping[str, int]) -> list[int | None]:
-    """Processes whose namespaces hold all interfaces: this one and every host's agent."""
-    return [None, *agents.values()]

@@ -170,7 +170,7 @@ def _drops(stats: Mapping[str, Any]) -> Mapping[str, int]:
 
 def held(stats: Mapping[str, Any]) -> int:
     """Frames inside a switch port: queued, being sent, or in a delay line."""
-    return sum(stats.get("queue_depth", ())) + int(stats.get("in_flight", 0))
+    return sum(int(n) for n in stats.get("queue_depth", ())) + int(stats.get("in_flight", 0))
 
 
 class _Delta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import IO, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -62,7 +62,7 @@ def rate(bps: float) -> str:
 class Plain:
     """One line for each thing that happens and one each `every` seconds of the drill."""
 
-    def __init__(self, out: TextIO, every: float = 1.0) -> None:
+    def __init__(self, out: IO[str], every: float = 1.0) -> None:
         self._out = out
         self._every = every
         self._next = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from drills import kernel
@@ -87,7 +88,7 @@ class Sampler:
         idle = round(load.idle_share(last[1]), 4)
         return [Event(now, DRILL, "cpu", {"idle": idle, "span_ns": now - last[0]})]
 
-    def snapshot(self, name: str, pids: Mapping[str, int]) -> Event:
+    def snapshot(self, name: str) -> Event:
         """All packet counters now, as an event of type `counters` (see drills.ledger).
 
         Receivers are read after senders as far as one pass allows; take two and compare
@@ -106,8 +107,14 @@ class Sampler:
                 nics[nic.ifname] = {}
             for port, values in agent.call("stats")["nics"].items():
                 ifname = self._testbed.plan.hosts[host].nics[int(port) - 1].ifname
-                nics[ifname] = dict(values)
-        interfaces = kernel.interfaces(kernel.pids_of(pids))
+                nics[ifname] = {
+                    name: values[name] for name in ("rx_packets", "tx_packets", "sock_drops")
+                }
+        interfaces: dict[str, Any] = {}
+        for link, both in self._testbed.links.stats().items():
+            plan = self._testbed.plan.links[link]
+            for end, values in ((plan.a, both.a), (plan.b, both.b)):
+                interfaces[end.ifname] = asdict(values)
         data = {
             "name": name,
             "switches": switches,

@@ -57,6 +57,10 @@ class FabricView:
     time_scale: int
     route: Route = field(repr=False)
     failover_groups: bool = False
+    ecn_kmin: int = 0
+    """Packets at which marking begins (0: not known)."""
+    trim: int = 0
+    """Packets at which trimming begins (0: not known, or off)."""
 
     @property
     def payload_share(self) -> float:
@@ -106,4 +110,6 @@ def view_of(plan: Plan, failover_groups: bool = False) -> FabricView:
         time_scale=plan.spec.time_scale,
         route=lambda src, dst, plane, ev: path_of(plan, src, dst, plane, ev).links,
         failover_groups=failover_groups,
+        ecn_kmin=plan.spec.thresholds.kmin,
+        trim=plan.spec.thresholds.trim if plan.spec.trim.enabled else 0,
     )

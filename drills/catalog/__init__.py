@@ -11,7 +11,7 @@ CATALOG = Path(__file__).resolve().parent
 SUFFIX = ".yaml"
 
 
-def names() -> list[str]:
+def catalog_names() -> list[str]:
     """Names of the drills in the catalogue, sorted."""
     return sorted(path.stem for path in CATALOG.glob(f"*{SUFFIX}"))
 
@@ -26,7 +26,7 @@ def find(name: str) -> Path:
         if path.is_file():
             return path
         raise UserError(f"no drill file '{name}'")
-    known = names()
+    known = catalog_names()
     if name in known:
         return CATALOG / f"{name}{SUFFIX}"
     near = get_close_matches(name, known, n=1)

@@ -1,0 +1,56 @@
+"""Judge a stored run again from its directory alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from drills.events import Event, read_events
+from drills.format import Drill
+from drills.judge import judge
+from drills.record import RunInfo, split
+from drills.summary import Summary
+from drills.view import FabricView, view_of
+from mrclab.errors import UserError
+from topologies.plan import Plan
+from topologies.spec import FabricSpec
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"'{path.parent}' is not a run directory: it has no {path.name}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read '{path}': {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"'{path}' must hold a JSON object")
+    return value
+
+
+def load_run(run_dir: Path) -> tuple[Drill, FabricView, RunInfo, list[Event]]:
+    """All that a run directory says. Raises UserError when something is absent or damaged."""
+    info = _json(run_dir / "run.json")
+    try:
+        drill = Drill.model_validate(_json(run_dir / "drill.json"))
+        spec = FabricSpec.model_validate(_json(run_dir / "fabric.json"))
+        run = RunInfo(
+            run_id=str(info["run_id"]),
+            seed=int(info["seed"]),
+            switch=str(info["switch"]),
+            failover_groups=bool(info["failover_groups"]),
+            started=str(info.get("started", "")),
+            versions=dict(info.get("versions", {})),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise UserError(f"'{run_dir}' is damaged: {first}") from None
+    view = view_of(Plan.from_spec(spec), run.failover_groups)
+    return drill, view, run, read_events(run_dir / "events.jsonl")
+
+
+def rejudge(run_dir: Path) -> Summary:
+    """The verdict of a stored run, computed from its events; nothing is written."""
+    drill, view, info, events = load_run(run_dir)
+    return judge(*split(events), drill, view, info)
