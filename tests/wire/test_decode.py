@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -202,6 +203,6 @@ def test_written_by_hand_is_completed() -> None:
         ({"bth": {"opcode": 0xCA}, "payload": "zz"}, "packet: "),
     ],
 )
-def test_encode_says_what_is_wrong(fields: dict, message: str) -> None:
+def test_encode_says_what_is_wrong(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(EncodeError, match=message):
         encode(fields)

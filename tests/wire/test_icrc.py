@@ -1,6 +1,7 @@
 """iCRC against Scapy's own RoCEv2 layer, an implementation that is not ours."""
 
 import struct
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -10,6 +11,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
+from hosts.wire.constants import EvPacking
 from hosts.wire.icrc import MaskDelta, icrc_ip
 from tests.wire.samples import ADDRESSES, DataSample, data_samples
 
@@ -71,7 +73,7 @@ def test_mask_delta(length: int) -> None:
 
 
 def test_mutable_fields_do_not_matter_and_others_do() -> None:
-    frame = bytearray(DataSample(6, 0, 4791, _args()).build())
+    frame = bytearray(DataSample(6, EvPacking.LABEL_HIGH, 4791, _args()).build())
     end = len(frame) - 4
     right = struct.unpack("<I", frame[end:])[0]
     mutable = {14, 15, 16, 17, 21, 60, 61, 66}  # tc, label, hop limit, UDP checksum, var_res
@@ -81,7 +83,7 @@ def test_mutable_fields_do_not_matter_and_others_do() -> None:
         assert (icrc_ip(changed, 14, 54, end) == right) == (at in mutable), at
 
 
-def _args() -> dict:
+def _args() -> dict[str, Any]:
     return {
         "opcode": 0xCA,
         "dscp": 4,

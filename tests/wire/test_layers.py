@@ -27,7 +27,7 @@ from tests.wire.samples import (
     template,
 )
 
-LAYERS = {
+LAYERS: dict[str, Any] = {
     "bth": layers.BTH,
     "meth": layers.METH,
     "tseth": layers.TSETH,

@@ -27,6 +27,10 @@ FRAMES = [
 ]
 
 
+def opcode_name(frame: bytes) -> str:
+    return f"{frame[62 if frame[12] == 0x86 else 42]:#x}"
+
+
 def use(packet: Packet | None) -> None:
     """Touch everything: no attribute may be missing, nothing may raise."""
     if packet is None:
@@ -66,7 +70,7 @@ def test_ethernet_padding_is_ignored(sample: DataSample, junk: bytes) -> None:
     assert bytes(packet.payload) == sample.args["payload"]
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=lambda f: f"{parse(f).opcode:#x}")
+@pytest.mark.parametrize("frame", FRAMES, ids=opcode_name)
 def test_every_single_bit_flip_is_noticed(frame: bytes) -> None:
     """Ethernet aside, a flip either shows (iCRC, not MRC) or hits a field mutable on the way."""
     v6 = frame[12] == 0x86
@@ -82,7 +86,7 @@ def test_every_single_bit_flip_is_noticed(frame: bytes) -> None:
                 assert at in mutable, (at, bit)
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=lambda f: f"{parse(f).opcode:#x}")
+@pytest.mark.parametrize("frame", FRAMES, ids=opcode_name)
 def test_every_cut(frame: bytes) -> None:
     """A cut frame is None before the end of BTH, and never of good length after it."""
     bth_end = (54 if frame[12] == 0x86 else 34) + 20
@@ -166,4 +170,5 @@ def test_template_refuses_nonsense() -> None:
 
 
 def test_opcode_table_is_complete() -> None:
-    assert {parse(f).opcode for f in FRAMES} == set(Opcode) - {0xC6, 0xC9}  # type: ignore[union-attr]
+    missing = {Opcode.WRITE_FIRST, Opcode.WRITE_LAST_IMM}
+    assert {int(opcode_name(f), 16) for f in FRAMES} == {int(op) for op in set(Opcode) - missing}

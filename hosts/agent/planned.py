@@ -1,0 +1,63 @@
+"""The configuration of a host's agent, computed from the fabric's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from topologies.plan import Plan
+
+
+def agent_config(
+    plan: Plan,
+    host: str,
+    *,
+    seed: int = 0,
+    cc: str = "nscc",
+    faults: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What `hosts.agent.settings` reads, for one host of a fabric. `seed` is the run's: every
+    host draws its own numbers from it. `faults` break the endpoint on purpose."""
+    spec, nics = plan.spec, plan.host(host).nics
+    return {
+        "name": host,
+        "seed": seed * 65_537 + plan.host(host).index,
+        "pmtu": spec.pmtu,
+        "time_scale": spec.time_scale,
+        "udp_port": spec.udp_port,
+        "ev_packing": spec.ev.order,
+        "dscp": {
+            "no_trim": spec.dscp.no_trim,
+            "trimmable": spec.dscp.trimmable,
+            "trimmable_retx": spec.dscp.trimmable_retx,
+            "trimmed": spec.dscp.trimmed,
+            "trimmed_lasthop": spec.dscp.trimmed_lasthop,
+            "control": spec.dscp.control,
+        },
+        "ports": [
+            {
+                "port": nic.port,
+                "interface": nic.ifname,
+                "mac": nic.mac,
+                "gateway_mac": nic.gateway_mac,
+                "ip": nic.ipv6,
+                "rate_bps": spec.link.rate,
+            }
+            for nic in nics
+        ],
+        "qp": {
+            "rto": {
+                "t": spec.rto.exponent,
+                "linear": spec.rto.linear,
+                "exp": spec.rto.exponential,
+            },
+            "ev": {
+                "active": spec.ev.active,
+                "backup": spec.ev.backup,
+                "min_active": spec.ev.min_active,
+            },
+            "cc": {"name": cc, "base_rtt_ns": spec.base_rtt_ns()},
+        },
+        "faults": list(faults),
+    }
