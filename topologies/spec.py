@@ -319,9 +319,8 @@ class FabricSpec(SpecModel):
             x, y = self.packets(a), self.packets(b)
             if x > y or (strict and x == y):
                 word = "below" if strict else "at most"
-                raise FieldError(
-                    low, f"{text(a)} must be {word} {'.'.join(high)}, which is {text(b)}"
-                )
+                problem = f"{text(a)} must be {word} {'.'.join(high)}, which is {text(b)}"
+                raise FieldError(low, problem, near=high)
 
         if self.packets(self.ecn.kmin) < 1:
             raise FieldError(("ecn", "kmin"), "must be at least 1 packet")

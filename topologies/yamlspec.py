@@ -86,14 +86,22 @@ class SpecError(Exception):
 class FieldError(PydanticCustomError):
     """For model validators: a problem at a field below the model being validated.
 
-    ``raise FieldError(("ecn", "kmin"), "must be below kmax (24 packets)")``
+    ``raise FieldError(("ecn", "kmin"), "must be below kmax, which is 24 packets")``
+
+    ``near``: another field that takes part; its line is shown when ``at`` is not written in
+    the file (a default).
     """
 
-    def __new__(cls, at: Sequence[str | int], problem: str) -> FieldError:
+    def __new__(
+        cls, at: Sequence[str | int], problem: str, near: Sequence[str | int] = ()
+    ) -> FieldError:
         # Braces in the text would be read as placeholders; pass it as the context instead.
-        return super().__new__(cls, "field_error", "{problem}", {"problem": problem, "at": at})
+        context = {"problem": problem, "at": at, "near": near}
+        return super().__new__(cls, "field_error", "{problem}", context)
 
-    def __init__(self, at: Sequence[str | int], problem: str) -> None:
+    def __init__(
+        self, at: Sequence[str | int], problem: str, near: Sequence[str | int] = ()
+    ) -> None:
         """Same arguments as ``__new__``: where, below the model, and what is wrong."""
 
 
@@ -350,10 +358,13 @@ def validate(doc: Document, model: type[M]) -> M:
 def _explain(doc: Document, model: type[BaseModel], error: Mapping[str, Any]) -> SpecError:
     """One pydantic error as a SpecError with a place in the file."""
     ctx: Mapping[str, Any] = error.get("ctx", {})
-    loc = (*error["loc"], *(ctx.get("at", ()) if error["type"] == "field_error" else ()))
-    path, owner = _locate(doc.data, model, loc)
+    path, owner = _locate(doc.data, model, error["loc"])
     problem = _PROBLEMS.get(error["type"], _other)(error, ctx, owner, path)
-    return doc.error(path, problem)
+    if error["type"] != "field_error":
+        return doc.error(path, problem)
+    at, near = (*path, *ctx["at"]), (*path, *ctx["near"])
+    line = doc.line(near if at not in doc.lines and near in doc.lines else at)
+    return SpecError(doc.file, line, dotted(at), problem)
 
 
 def _locate(data: Any, model: Any, loc: Sequence[str | int]) -> tuple[PathLike, Any]:
