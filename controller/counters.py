@@ -14,18 +14,18 @@ CAUSES = {
     5: "no_uplink",
     6: "discarded",
 }
-"""Why the pipeline drops: number in the index of `Ingress.drops` -> name."""
+"""Why the pipeline drops: number in the index of `FabricIngress.drops` -> name."""
 
 CLASSES = ("data", "control")
 """By priority."""
 
-RECEIVED = "Ingress.received"
-DROPS = "Ingress.drops"
-FORWARDED = "Ingress.forwarded"
-TRIMMED = "Ingress.trimmed"
-TRIMMED_LASTHOP = "Ingress.trimmed_lasthop"
-TRANSMITTED = "Egress.transmitted"
-MARKED = "Egress.marked"
+RECEIVED = "FabricIngress.received"
+DROPS = "FabricIngress.drops"
+FORWARDED = "FabricIngress.forwarded"
+TRIMMED = "FabricIngress.trimmed"
+TRIMMED_LASTHOP = "FabricIngress.trimmed_lasthop"
+TRANSMITTED = "FabricEgress.transmitted"
+MARKED = "FabricEgress.marked"
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,15 @@ from controller.entities import (
 from topologies import addressing
 from topologies.plan import Plan, PortPlan, SwitchPlan
 
-ROUTE = "Ingress.route"
-GUARD = "Ingress.guard"
-UPLINKS = "Ingress.uplinks"
-SALT = "Ingress.salt"
-CLASSES = "Ingress.classes"
-TRIM = "Ingress.trim_profile"
-ECN = "Egress.ecn"
-GUARD_SELECTOR = "Ingress.guard_selector"
-UPLINK_SELECTOR = "Ingress.uplink_selector"
+ROUTE = "FabricIngress.route"
+GUARD = "FabricIngress.guard"
+UPLINKS = "FabricIngress.uplinks"
+SALT = "FabricIngress.salt"
+CLASSES = "FabricIngress.classes"
+TRIM = "FabricIngress.trim_profile"
+ECN = "FabricEgress.ecn"
+GUARD_SELECTOR = "FabricIngress.guard_selector"
+UPLINK_SELECTOR = "FabricIngress.uplink_selector"
 
 TRIM_LENGTH = 168
 """Bytes kept of a trimmed packet, counted from the first of Ethernet.
@@ -107,7 +107,7 @@ def switch_program(plan: Plan, switch: SwitchPlan, *, failover_groups: bool) -> 
         members=tuple(members),
         groups=tuple(groups),
         entries=tuple(entries),
-        defaults=(DefaultEntry(SALT, Action("Ingress.set_salt", {"value": switch.salt})),),
+        defaults=(DefaultEntry(SALT, Action("FabricIngress.set_salt", {"value": switch.salt})),),
     )
 
 
@@ -117,7 +117,7 @@ def switch_program(plan: Plan, switch: SwitchPlan, *, failover_groups: bool) -> 
 def forward(port: PortPlan) -> Action:
     """Send out of a port, from its address to that of its peer."""
     return Action(
-        "Ingress.forward",
+        "FabricIngress.forward",
         {"port": port.number, "smac": _mac(port.mac), "dmac": _mac(port.peer_mac)},
     )
 
@@ -140,9 +140,9 @@ def uplink_group(switch: SwitchPlan, *, watch: bool) -> Group:
 def guard_members(switch: SwitchPlan) -> list[Member]:
     """The drop member first, then one that passes for each uplink."""
     return [
-        Member(GUARD_SELECTOR, DEAD_MEMBER, Action("Ingress.no_uplink")),
+        Member(GUARD_SELECTOR, DEAD_MEMBER, Action("FabricIngress.no_uplink")),
         *(
-            Member(GUARD_SELECTOR, DEAD_MEMBER + number, Action("Ingress.live"))
+            Member(GUARD_SELECTOR, DEAD_MEMBER + number, Action("FabricIngress.live"))
             for number in switch.uplinks
         ),
     ]
@@ -180,8 +180,8 @@ def routes(plan: Plan, switch: SwitchPlan) -> list[TableEntry]:
             entries.append(_route(prefix, forward(port)))
     if switch.uplinks:
         own = addressing.t0_prefix(switch.plane, switch.index)
-        entries.append(_route(own, Action("Ingress.discard")))
-        up = Action("Ingress.spray", {"group": UPLINK_GROUP})
+        entries.append(_route(own, Action("FabricIngress.discard")))
+        up = Action("FabricIngress.spray", {"group": UPLINK_GROUP})
         entries.append(_route(addressing.plane_prefix(switch.plane), up))
     return entries
 
@@ -200,8 +200,8 @@ def classes(plan: Plan) -> list[TableEntry]:
     control = (dscp.control, dscp.trimmed, dscp.trimmed_lasthop)
     trimmable = (dscp.trimmable, dscp.trimmable_retx)
     return [
-        *(_class(value, "Ingress.control_class") for value in sorted(control)),
-        *(_class(value, "Ingress.trimmable_class") for value in sorted(trimmable)),
+        *(_class(value, "FabricIngress.control_class") for value in sorted(control)),
+        *(_class(value, "FabricIngress.trimmable_class") for value in sorted(trimmable)),
     ]
 
 
@@ -225,7 +225,7 @@ def trim_profiles(plan: Plan, switch: SwitchPlan) -> list[TableEntry]:
             "dscp": spec.dscp.trimmed_lasthop if last else spec.dscp.trimmed,
             "patience": patience_us(limit, spec.mtu, port.config.rate_bps),
         }
-        name = "Ingress.trim_at_lasthop" if last else "Ingress.trim_at"
+        name = "FabricIngress.trim_at_lasthop" if last else "FabricIngress.trim_at"
         entries.append(TableEntry(TRIM, {"std.egress_spec": number}, Action(name, params)))
     return entries
 
@@ -244,7 +244,7 @@ def ecn_profiles(plan: Plan, switch: SwitchPlan) -> list[TableEntry]:
         "slope": ecn_slope(depths.kmin, depths.kmax),
     }
     return [
-        TableEntry(ECN, {"std.egress_port": number}, Action("Egress.mark_between", params))
+        TableEntry(ECN, {"std.egress_port": number}, Action("FabricEgress.mark_between", params))
         for number, port in sorted(switch.ports.items())
         if port.kind != "host"
     ]

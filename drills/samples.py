@@ -12,8 +12,8 @@ from drills.events import DRILL, Event
 
 Clock = Callable[[], int]
 
-MARK_COUNTERS = ("Egress.marked",)
-TRIM_COUNTERS = ("Ingress.trimmed", "Ingress.trimmed_lasthop")
+MARK_COUNTERS = ("FabricEgress.marked",)
+TRIM_COUNTERS = ("FabricIngress.trimmed", "FabricIngress.trimmed_lasthop")
 
 
 def _ports(stats: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 #ifndef MRC_EGRESS_P4
 #define MRC_EGRESS_P4
 
-control Egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     // Index: egress port * 2 + class (0 data, 1 control). Left the queue.
     counter(1024, CounterType.packets_and_bytes) transmitted;
     // Index: egress port.

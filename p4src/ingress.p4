@@ -15,7 +15,7 @@ register<bit<32>>(512) occupancy;
 // would ever leave to correct it; this clock ends that.
 register<bit<32>>(512) moved_at;
 
-control Ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     // Index: ingress port.
     counter(512, CounterType.packets_and_bytes) received;
     // Index: ingress port * 16 + cause.

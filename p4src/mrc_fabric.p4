@@ -13,5 +13,5 @@
 #include "ingress.p4"
 #include "egress.p4"
 
-V1Switch(FabricParser(), FabricVerifyChecksum(), Ingress(), Egress(),
+V1Switch(FabricParser(), FabricVerifyChecksum(), FabricIngress(), FabricEgress(),
          FabricComputeChecksum(), FabricDeparser()) main;

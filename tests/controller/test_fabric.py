@@ -67,7 +67,7 @@ def test_counters_of_every_port(fakes, compiled):
         controller.connect()
         controller.program()
         names = controller.session("p0t0-0").pipeline.codec.names
-        fakes["p0t0-0"].counters[names.counter("Egress.marked").id, 3] = (4, 4000)
+        fakes["p0t0-0"].counters[names.counter("FabricEgress.marked").id, 3] = (4, 4000)
         counts = controller.counters()
         assert set(counts) == set(PLAN.switches)
         assert counts["p0t0-0"][3].marked == Count(4, 4000)

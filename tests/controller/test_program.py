@@ -52,7 +52,7 @@ def test_following_the_routes_reaches_every_host_from_every_other():
                         assert hops <= 3
                         action = longest_prefix(here, wanted.ipv6)
                         port = action.params.get("port", uplink)
-                        if action.name == "Ingress.spray":
+                        if action.name == "FabricIngress.spray":
                             assert action.params == {"group": p.UPLINK_GROUP}
                         else:
                             mac = int(PLAN.switch(here).ports[port].peer_mac.replace(":", ""), 16)
@@ -64,8 +64,8 @@ def test_following_the_routes_reaches_every_host_from_every_other():
 
 def test_a_host_that_does_not_exist_is_discarded_at_its_own_t0():
     nobody = str(IPv6Address(PLAN.hosts["h0"].nics[0].ipv6) + 0x77)
-    assert longest_prefix("p0t0-0", nobody).name == "Ingress.discard"
-    assert longest_prefix("p0t1-0", nobody).name == "Ingress.forward"
+    assert longest_prefix("p0t0-0", nobody).name == "FabricIngress.discard"
+    assert longest_prefix("p0t1-0", nobody).name == "FabricIngress.forward"
 
 
 def test_static_groups_watch_nothing_and_have_no_guard():
@@ -86,8 +86,8 @@ def test_failover_groups_watch_their_ports_behind_a_guard_that_is_first():
     assert [m.watch_port for m in guard.members[1:]] == [3, 4]
     assert min(m.member for m in guard.members) == p.DEAD_MEMBER
     actions = {m.id: m.action.name for m in t0.members if m.profile == p.GUARD_SELECTOR}
-    assert actions[p.DEAD_MEMBER] == "Ingress.no_uplink"
-    assert set(actions.values()) == {"Ingress.no_uplink", "Ingress.live"}
+    assert actions[p.DEAD_MEMBER] == "FabricIngress.no_uplink"
+    assert set(actions.values()) == {"FabricIngress.no_uplink", "FabricIngress.live"}
 
 
 def test_marking_only_inside_the_fabric_and_last_hop_trimming_only_towards_hosts():
@@ -99,7 +99,7 @@ def test_marking_only_inside_the_fabric_and_last_hop_trimming_only_towards_hosts
         assert set(trims) == set(switch.ports)
         for number, action in trims.items():
             last = number in hosts
-            assert (action.name == "Ingress.trim_at_lasthop") is last
+            assert (action.name == "FabricIngress.trim_at_lasthop") is last
             assert action.params["limit"] == (45 if last else 30)
             assert action.params["dscp"] == (16 if last else 12)
 
@@ -192,7 +192,11 @@ def test_a_fresh_switch_takes_three_writes():
 
 
 def test_cells_of_a_port_are_distinct_and_inside_the_arrays():
-    sizes = {"Ingress.drops": 8192, "Ingress.forwarded": 1024, "Egress.transmitted": 1024}
+    sizes = {
+        "FabricIngress.drops": 8192,
+        "FabricIngress.forwarded": 1024,
+        "FabricEgress.transmitted": 1024,
+    }
     seen = cells([1, 2, 510])
     assert len(set(seen)) == len(seen)
     assert all(0 <= index < sizes.get(name, 512) for name, index in seen)
@@ -204,6 +208,6 @@ def test_counts_land_where_they_belong():
     flat = [port.received, port.trimmed, port.trimmed_lasthop, port.marked]
     assert [c.packets for c in flat] == [1, 2, 3, 4]
     assert list(port.drops) == list(CAUSES.values())
-    assert port.forwarded["control"] == values["Ingress.forwarded", 7]
-    assert port.transmitted["data"] == values["Egress.transmitted", 6]
+    assert port.forwarded["control"] == values["FabricIngress.forwarded", 7]
+    assert port.transmitted["data"] == values["FabricEgress.transmitted", 6]
     assert port_counters([9], {})[9].marked == Count()
