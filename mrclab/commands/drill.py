@@ -1,0 +1,135 @@
+"""`./lab drill`: a failure drill, its verdict and its report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
+from mrclab import ROOT
+from mrclab.commands.options import check_switch, testbed_options
+from mrclab.enter import end_on_sigterm, rerun_in_lab
+from mrclab.errors import EXIT_FAIL, EXIT_PASS, EXIT_VOID, UserError
+from mrclab.namespace import RUN_ENV, inside
+from mrclab.progress import Steps
+
+EXIT_OF = {"pass": EXIT_PASS, "fail": EXIT_FAIL, "void": EXIT_VOID}
+
+
+def give_to_caller(path: Path) -> None:
+    """Under sudo, what a run wrote belongs to the user who called sudo."""
+    uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if os.geteuid() != 0 or uid is None or gid is None:
+        return
+    for entry in (path, *path.rglob("*")):
+        with contextlib.suppress(OSError):
+            os.chown(entry, int(uid), int(gid), follow_symlinks=False)
+
+
+def prepare_out(out: Path | None, run_id: str) -> Path:
+    """The run directory, made. Raises UserError when it holds another run or can't be made."""
+    directory = (out if out is not None else ROOT / "runs" / run_id).absolute()
+    if (directory / "summary.json").exists():
+        raise UserError(f"--out {directory}: holds a run already; name another folder")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"--out {directory}: {error.strerror}") from None
+    return directory
+
+
+@click.command("drill")
+@click.argument("drill", required=False)
+@testbed_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Run directory (default: runs/<run id>).",
+)
+@click.option(
+    "--break",
+    "faults",
+    multiple=True,
+    type=click.Choice(ENDPOINT_FAULTS),
+    help="Break the endpoint on purpose, to see the drill catch it.",
+)
+@click.option("--json", "json_", is_flag=True, help="Print summary.json to standard output.")
+@click.option("--list", "list_", is_flag=True, help="List the drills that come with the lab.")
+def drill_command(
+    drill: str | None,
+    switch: str,
+    failover: str,
+    seed: int,
+    out: Path | None,
+    faults: tuple[str, ...],
+    json_: bool,
+    list_: bool,
+) -> int:
+    """Run DRILL: a name from the catalogue or a YAML file.
+
+    Brings the fabric up, runs the workload, makes and mends the faults, judges.
+    Exit status: 0 pass, 1 fail, 2 usage, 3 void (the machine could not keep up
+    or the packet ledger did not balance).
+
+    \b
+    Examples:
+      sudo ./lab drill link-down
+      sudo ./lab drill link-down --failover groups --seed 7 --out /tmp/run
+      sudo ./lab drill mine.yaml --json
+      sudo ./lab drill link-down --break never_demote      must fail
+    """
+    from drills.catalog import catalog_names, find
+    from drills.format import load_drill
+    from topologies.yamlspec import SpecError
+
+    if list_:
+        print("\n".join(catalog_names()))
+        return EXIT_PASS
+    if drill is None:
+        raise UserError(f"which drill? One of {', '.join(catalog_names())}, or a YAML file")
+    try:
+        loaded = load_drill(find(drill))
+    except SpecError as error:
+        raise UserError(str(error)) from None
+    check_switch(switch)
+    if inside() is None:
+        return rerun_in_lab()
+    end_on_sigterm()
+
+    from drills.runner import run_drill
+    from mrclab.commands.fabric import load_plan
+    from mrclab.testbed import Testbed
+
+    run_id = os.environ[RUN_ENV]
+    run_dir = prepare_out(out, run_id)
+    steps = Steps(quiet=json_)
+    plan = load_plan(str(loaded.fabric))
+    steps.say(f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}")
+    try:
+        with Testbed(
+            plan,
+            run_id=run_id,
+            run_dir=run_dir,
+            seed=seed,
+            switch=switch,
+            failover_groups=failover == "groups",
+            steps=steps,
+            faults=faults,
+            command=f"drill {loaded.name}",
+        ) as testbed:
+            verdict = run_drill(loaded, testbed, run_dir, seed=seed, progress=not json_).verdict
+    finally:
+        give_to_caller(run_dir)
+    if json_:
+        print((run_dir / "summary.json").read_text(), end="")
+    else:
+        print(f"report: {run_dir / 'report.html'}", file=sys.stderr)
+    return EXIT_OF[verdict]

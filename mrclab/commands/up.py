@@ -1,0 +1,55 @@
+"""`./lab up`: a fabric with a Mininet prompt."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from mrclab.commands.fabric import load_plan
+from mrclab.commands.options import check_switch, testbed_options
+from mrclab.enter import end_on_sigterm, rerun_in_lab
+from mrclab.namespace import RUN_ENV, inside
+from mrclab.progress import Steps
+
+
+@click.command("up")
+@click.argument("fabric", default="two-plane")
+@testbed_options
+def up_command(fabric: str, switch: str, failover: str, seed: int) -> int:
+    """Bring FABRIC up (default: two-plane) and give a Mininet prompt on it.
+
+    From other terminals: ./lab exec HOST CMD..., ./lab shell SWITCH. Leave with
+    "exit"; nothing stays behind. Commands can be piped in.
+
+    \b
+    Examples:
+      sudo ./lab up
+      echo "h0 ping -c 1 h2" | sudo ./lab up
+    """
+    plan = load_plan(fabric)
+    check_switch(switch)
+    if inside() is None:
+        return rerun_in_lab()
+    end_on_sigterm()
+
+    from mrclab.testbed import Testbed
+
+    run_id = os.environ[RUN_ENV]
+    with (
+        tempfile.TemporaryDirectory(prefix="mrclab-") as scratch,
+        Testbed(
+            plan,
+            run_id=run_id,
+            run_dir=Path(scratch),
+            seed=seed,
+            switch=switch,
+            failover_groups=failover == "groups",
+            steps=Steps(),
+            command="up",
+        ) as testbed,
+    ):
+        testbed.prompt()
+    return 0

@@ -1,0 +1,91 @@
+"""The MRC host agents of a running fabric: one process per host, in the host's namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from hosts.agent.client import AgentClient, AgentError
+from hosts.agent.planned import agent_config
+from mrclab import ROOT
+from mrclab.errors import UserError
+from topologies.plan import HostPlan, Plan
+
+READY_SECONDS = 30.0
+
+
+class HostAgents:
+    """Starts, connects to and ends the agents."""
+
+    def __init__(
+        self, plan: Plan, pids: Mapping[str, int], socket_dir: Path, run_dir: Path
+    ) -> None:
+        """`pids`: a process in each host's namespaces, by host name."""
+        self._plan = plan
+        self._pids = pids
+        self._sockets = socket_dir
+        self._run_dir = run_dir
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self.clients: dict[str, AgentClient] = {}
+        self.event_files: dict[str, Path] = {}
+
+    def start(self, seed: int, faults: Sequence[str] = ()) -> None:
+        """Start all agents at once and wait until each listens. Raises UserError."""
+        folder = self._run_dir / "agents"
+        folder.mkdir(exist_ok=True)
+        for host in self._plan.hosts.values():
+            config = folder / f"{host.name}.json"
+            config.write_text(
+                json.dumps(agent_config(self._plan, host.name, seed=seed, faults=faults), indent=2)
+            )
+            self.event_files[host.name] = folder / f"{host.name}.events.jsonl"
+            self._processes[host.name] = self._spawn(host, config)
+        for name, process in self._processes.items():
+            if process.stdout is None:
+                raise AssertionError("stdout is a pipe")
+            ready = self._first_line(process.stdout)
+            if not ready:
+                why = process.stderr.read().strip() if process.stderr else ""
+                raise UserError(f"the agent of {name} did not start: {why or 'no message'}")
+            try:
+                self.clients[name] = AgentClient(self._sockets / f"{name}.sock")
+            except AgentError as error:
+                raise UserError(str(error)) from None
+
+    def _spawn(self, host: HostPlan, config: Path) -> subprocess.Popen[str]:
+        # One process per namespace, entered before anything is imported.
+        command = ["mnexec", "-a", str(self._pids[host.name])]
+        command += [sys.executable, "-m", "hosts.agent", "--name", host.name]
+        command += ["--config", str(config), "--socket", str(self._sockets / f"{host.name}.sock")]
+        command += ["--events", str(self.event_files[host.name])]
+        return subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _first_line(self, stream: IO[str]) -> str:
+        return stream.readline()
+
+    def stop(self) -> None:
+        """End all agents, so that their event files are whole. Idempotent."""
+        for client in self.clients.values():
+            client.close()
+        self.clients.clear()
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.communicate(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        self._processes.clear()

@@ -1,0 +1,210 @@
+"""A running lab: network, switches, host agents and controller, in the order they depend.
+
+It runs inside the lab's namespaces (mrclab/namespace.py). What `./lab ps`, `exec` and
+`shell` need to know is in lab.json on the lab's private tmpfs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from controller.errors import ControllerError
+from controller.fabric import FabricController
+from controller.selftest import Report, SelfTest
+from hosts.agent.client import AgentClient
+from mrclab import ROOT
+from mrclab.doctor import git_version
+from mrclab.errors import UserError
+from mrclab.hostagents import HostAgents
+from mrclab.namespace import STATE_DIR
+from mrclab.program import compiled
+from mrclab.progress import Steps
+from softswitch.ctl import CtlClient
+from topologies.builder import BuildError, build
+from topologies.links import LinkControl
+from topologies.machine import fits
+from topologies.plan import Plan
+from topologies.switches import Backend, Bmv2Backend, BuiltinBackend
+
+
+def machine_versions(switch: str) -> dict[str, str]:
+    """Versions that a result depends on, for the report."""
+    names = ("mininet", "p4runtime-shell", "scapy", "grpcio", "protobuf")
+    return {
+        "mrclab": git_version(ROOT),
+        "kernel": os.uname().release,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "switch": switch,
+        **{name: metadata.version(name) for name in names},
+    }
+
+
+class Testbed:
+    """A running lab; a context manager that brings it up and ends it.
+
+    Raises UserError from `__enter__` with one line when something does not come up.
+    """
+
+    __test__ = False  # not a test class, whatever pytest thinks of the name
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        run_id: str,
+        run_dir: Path,
+        seed: int,
+        switch: str = "builtin",
+        failover_groups: bool = False,
+        faults: Sequence[str] = (),
+        self_test: bool = True,
+        steps: Steps | None = None,
+        command: str = "",
+    ) -> None:
+        """`faults`: ways to break the endpoint on purpose (hosts/core/faults.py)."""
+        self.plan = plan
+        self.run_id = run_id
+        self.run_dir = run_dir
+        self.seed = seed
+        self.switch = switch
+        self.failover_groups = failover_groups
+        self.versions = machine_versions(switch)
+        self.steps = steps or Steps(quiet=True)
+        self.self_test_report: Report | None = None
+        self._faults = tuple(faults)
+        self._self_test = self_test
+        self._command = command
+        self._stack = contextlib.ExitStack()
+        self._failure: str | None = None
+
+    # -- what a drill uses (drills/api.py)
+
+    @property
+    def agents(self) -> Mapping[str, AgentClient]:
+        return self._agents.clients
+
+    @property
+    def ctl(self) -> Mapping[str, CtlClient]:
+        return self.fabric.ctl
+
+    @property
+    def links(self) -> LinkControl:
+        return self.fabric.links
+
+    @property
+    def event_files(self) -> Mapping[str, Path]:
+        return self._agents.event_files
+
+    # -- coming up and going down
+
+    def __enter__(self) -> Testbed:
+        with self._stack:
+            self._up()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _up(self) -> None:
+        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        problem = fits(self.plan.spec, len(os.sched_getaffinity(0)), memory)
+        if problem is not None:
+            raise UserError(problem)
+        counts = f"{len(self.plan.hosts)} hosts, {len(self.plan.switches)} switches"
+        try:
+            with self.steps.step("compile the pipeline"):
+                program, p4info = compiled()
+            with self.steps.step(f"build {self.plan.spec.name}: {counts}"):
+                self.fabric = self._stack.enter_context(build(self.plan, self._backend()))
+            with self.steps.step("start the host agents"):
+                self._start_agents()
+            with self.steps.step("program the switches"):
+                self._start_controller(program, p4info)
+            if self._self_test:
+                with self.steps.step("self-test: spread, marks, conservation"):
+                    self._run_self_test()
+        except (BuildError, ControllerError) as error:
+            raise UserError(str(error)) from None
+        self._write_state()
+
+    def _backend(self) -> Backend:
+        def ended(name: str, status: int) -> None:
+            self._lost(f"switch {name} ended with status {status}")
+
+        if self.switch == "bmv2":
+            return Bmv2Backend(self.run_dir / "switches", on_exit=ended)
+        return BuiltinBackend(
+            self.run_dir / "switches", socket_dir=STATE_DIR, seed=self.seed, on_exit=ended
+        )
+
+    def _start_agents(self) -> None:
+        self._agents = HostAgents(self.plan, self.fabric.host_pids, STATE_DIR, self.run_dir)
+        self._stack.callback(self._agents.stop)
+        self._agents.start(self.seed, self._faults)
+
+    def _start_controller(self, program: Path, p4info: Path) -> None:
+        self.controller = self._stack.enter_context(
+            FabricController(
+                self.plan,
+                self.fabric.grpc,
+                program,
+                p4info,
+                failover_groups=self.failover_groups,
+                on_failure=self._lost,
+            )
+        )
+        self.controller.connect()
+        self.controller.program()
+
+    def _run_self_test(self) -> None:
+        report = SelfTest(
+            self.plan, self.agents, self.controller.counters, rng=random.Random(self.seed)
+        ).run()
+        self.self_test_report = report
+        report.require()
+
+    def _lost(self, why: str) -> None:
+        """A part of the lab is gone; said once, the drill's reads will fail."""
+        if self._failure is None:
+            self._failure = why
+            self.steps.say(f"lab: {why}")
+
+    def _write_state(self) -> None:
+        switches = self.fabric.switches.values()
+        state: dict[str, Any] = {
+            "run_id": self.run_id,
+            "command": self._command,
+            "fabric": self.plan.spec.name,
+            "run_dir": str(self.run_dir),
+            "hosts": {name: {"pid": pid} for name, pid in self.fabric.host_pids.items()},
+            "switches": {
+                s.name: {"addr": s.grpc, "device_id": s.device_id, "ctl": s.ctl} for s in switches
+            },
+        }
+        partial = STATE_DIR / "lab.json.part"
+        partial.write_text(json.dumps(state))
+        partial.replace(STATE_DIR / "lab.json")
+
+    # -- people
+
+    def prompt(self) -> None:
+        """The Mininet prompt, until the user leaves it."""
+        from mininet.cli import CLI
+
+        self.steps.say("Mininet prompt: try 'h0 ping -c 3 h2', 'links', 'help'; leave with 'exit'")
+        CLI(self.fabric.net)
