@@ -34,6 +34,8 @@ from typing import IO, Any, NoReturn
 from softswitch.options import SwitchOptions, UsageError, parse_args
 from softswitch.process import die_with_parent, set_name
 
+NURSERY = ["-m", "softswitch.spawn"]
+"""How Python runs the nursery."""
 _GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -100,7 +102,7 @@ class SwitchFarm:
             return {}
         config = {"switches": [{"name": item.name, "argv": item.argv} for item in switches]}
         nursery = subprocess.Popen(
-            [sys.executable, "-m", "softswitch.spawn", "-"],
+            [sys.executable, *NURSERY, "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -137,7 +139,8 @@ class SwitchFarm:
                 del event["event"]
                 self.processes[event["name"]] = SwitchProcess(**event)
             elif event["event"] == "error":
-                raise SpawnError(f"{event['name']}: {event['error']}")
+                name = event["name"]
+                raise SpawnError(f"{name}: {event['error']}" if name else event["error"])
             else:
                 raise SpawnError(f"{event['name']}: ended at start, status {event['status']}")
 
@@ -437,8 +440,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         switches = read_config(text, source)
     except UsageError as error:
         if words[0] == "-":
-            _emit({"event": "error", "name": "switches", "error": str(error)})
-        print(f"softswitch.spawn: {error}", file=sys.stderr)
+            _emit({"event": "error", "name": None, "error": str(error)})
+        else:
+            print(f"softswitch.spawn: {error}", file=sys.stderr)
         return 2
     return _Nursery(lifeline).run(switches)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softswitch.p4rt.arbitration import Arbiter, Arbitration
+from softswitch.p4rt.arbitration import Arbiter, Arbitration, Notification
 from softswitch.p4rt.status import Code, P4RTError
 
 
-def codes(notifications: list) -> list:
+def codes(notifications: list[Notification]) -> list[Any]:
     return [(item.stream, item.election_id, item.code) for item in notifications]
 
 
@@ -99,10 +101,10 @@ _steps = st.lists(
 
 
 @given(_steps)
-def test_invariants(steps: list) -> None:
+def test_invariants(steps: list[Any]) -> None:
     """Election ids are unique; the primary has the highest ever seen; news are consistent."""
     arbiter = Arbiter(1)
-    alive: dict = {}
+    alive: dict[str, int | None] = {}
     highest = None
     for stream, step in steps:
         before = arbiter.primary
