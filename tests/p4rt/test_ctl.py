@@ -18,11 +18,12 @@ from tests.p4rt.fake import FakeEngine
 
 class Side:
     def __init__(self, path: Path) -> None:
-        self.engine: Any = FakeEngine()
+        engine: Any = FakeEngine()
+        self.engine = engine
         self.engine.add_port(1)
         self.engine.add_port(2)
         self.engine.counters["I.trims"] = [CounterValue(1, 10), CounterValue(2, 20)]
-        self.server = CtlServer(self.engine, path, interfaces={1: "veth0"})
+        self.server = CtlServer(engine, path, interfaces={1: "veth0"})
         self.server.start()
         self.client = CtlClient(path)
 
