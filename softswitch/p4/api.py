@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from softswitch.p4.diagnostics import Diagnostic, P4Error
+from softswitch.p4.bmv2json import write_json
+from softswitch.p4.check import check
+from softswitch.p4.diagnostics import Diagnostic, P4Error, Reporter, Stop
+from softswitch.p4.lower import lower
+from softswitch.p4.p4info import write_p4info
+from softswitch.p4.parser import parse
+from softswitch.p4.preprocess import Preprocessor
 
 INCLUDE_DIR = Path(__file__).resolve().parent.parent / "p4include"
 """core.p4 and v1model.p4."""
@@ -45,7 +51,24 @@ def compile_text(
     defines: Mapping[str, str] | None = None,
 ) -> Compiled:
     """Like compile_file, for a text already read; `path` names it and roots its includes."""
-    raise NotImplementedError
+    reporter = Reporter()
+    try:
+        preprocessor = Preprocessor(reporter, include_dirs, defines, INCLUDE_DIR)
+        tokens = preprocessor.run(path, text)
+        reporter.check()
+        checked = check(parse(tokens, reporter), reporter)
+        model = lower(checked, path.name, reporter)
+        reporter.check()
+        document = write_json(model, reporter)
+        p4info = write_p4info(model, reporter)
+    except Stop:
+        reporter.check()
+        raise P4Error([Diagnostic(str(path), 1, 1, "the program was refused")]) from None
+    except RecursionError:
+        message = "the program is nested too deeply"
+        raise P4Error([*reporter.errors, Diagnostic(str(path), 1, 1, message)]) from None
+    reporter.check()
+    return Compiled(document, p4info, list(reporter.warnings))
 
 
 def write_outputs(compiled: Compiled, out_dir: Path, name: str) -> tuple[Path, Path]:

@@ -1,8 +1,8 @@
 // The P4-16 core library as this compiler knows it (language specification, appendix on core.p4).
 // Copyright the mrclab authors. SPDX-License-Identifier: Apache-2.0
 
-#ifndef MRCLAB_CORE_P4
-#define MRCLAB_CORE_P4
+#ifndef _CORE_P4_
+#define _CORE_P4_
 
 // The order fixes the numbers errors get in the bmv2 JSON.
 error {

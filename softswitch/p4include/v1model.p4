@@ -4,8 +4,8 @@
 // With V1MODEL_VERSION >= 20200408 the index types of counters, meters and registers are
 // free (type parameters); before, and by default, they are bit<32>.
 
-#ifndef MRCLAB_V1MODEL_P4
-#define MRCLAB_V1MODEL_P4
+#ifndef _V1_MODEL_P4_
+#define _V1_MODEL_P4_
 
 #include "core.p4"
 

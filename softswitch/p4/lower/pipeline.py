@@ -1,0 +1,187 @@
+"""Structured statements of a control -> bmv2's graph of tables and conditionals."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from softswitch.p4.diagnostics import Reporter, Span
+from softswitch.p4.lower.model import (
+    Action,
+    Apply,
+    Block,
+    CallAction,
+    Exit,
+    If,
+    Leave,
+    Model,
+    Node,
+    Pipeline,
+    Primitive,
+    Statement,
+    Table,
+    TableAction,
+)
+
+Target = str | None
+
+
+class PipelineBuilder:
+    """Builds from the end backwards: every statement knows what follows it."""
+
+    def __init__(self, model: Model, reporter: Reporter, pipeline: Pipeline) -> None:
+        self.model = model
+        self.reporter = reporter
+        self.pipeline = pipeline
+        self.nodes: dict[str, Node] = {}
+        self.after: dict[Block, Target] = {}
+        self.shared: dict[tuple[int, Target], Target] = {}
+        self.names: set[str] = {
+            table.name for block in model.blocks for table in block.tables
+        }
+        self.counter = 0
+
+    def build(self, body: list[Statement]) -> None:
+        """Fill the pipeline."""
+        self.pipeline.init = self.sequence(body, None)
+        order: list[Node] = []
+        seen: set[str] = set()
+        stack: list[Target] = [self.pipeline.init]
+        while stack:
+            name = stack.pop()
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            node = self.nodes[name]
+            order.append(node)
+            stack.extend(reversed(_successors(node)))
+        self.pipeline.nodes = order
+
+    def sequence(self, body: list[Statement], follow: Target) -> Target:
+        """Name of the first node of `body`, which continues at `follow`."""
+        body = _reachable(body)
+        end = len(body)
+        while end > 0:
+            last = body[end - 1]
+            if isinstance(last, Primitive):
+                start = end
+                while start > 0 and isinstance(body[start - 1], Primitive):
+                    start -= 1
+                follow = self._primitives(body[start:end], follow)
+                end = start
+                continue
+            follow = self._one(last, follow)
+            end -= 1
+        return follow
+
+    def _branch(self, body: list[Statement], follow: Target) -> Target:
+        """Like sequence; a list that several labels share becomes nodes once."""
+        key = (id(body), follow)
+        if key not in self.shared:
+            self.shared[key] = self.sequence(body, follow)
+        return self.shared[key]
+
+    def _one(self, s: Statement, follow: Target) -> Target:
+        if isinstance(s, If):
+            yes, no = self._branch(s.yes, follow), self._branch(s.no, follow)
+            if yes == no:
+                return yes
+            return self._add(
+                Node(self._fresh("node"), cond=s.cond, span=s.span, true_next=yes, false_next=no)
+            )
+        if isinstance(s, Block):
+            self.after[s] = follow
+            return self.sequence(s.body, follow)
+        if isinstance(s, Leave):
+            return self.after[s.block]
+        if isinstance(s, Exit):
+            return None
+        if isinstance(s, CallAction):
+            return self._dummy(s.action, s.span, f"tbl_{s.action.name.rsplit('.', 1)[-1]}", follow)
+        if isinstance(s, Apply):
+            return self._apply(s, follow)
+        self.reporter.fail(s.span, "this statement cannot be used in a control")
+
+    def _primitives(self, body: list[Statement], follow: Target) -> Target:
+        span = body[0].span
+        stem = "".join(c if c.isalnum() else "_" for c in PurePath(span.file.name).stem)
+        action = Action(f"{stem}{span.line}", None, [], list(body), span, hidden=True)
+        action.id = len(self.model.actions)
+        self.model.actions.append(action)
+        return self._dummy(action, span, f"tbl_{action.name}", follow)
+
+    def _dummy(self, action: Action, span: Span, name: str, follow: Target) -> Target:
+        """A table without key whose constant default is the action."""
+        table = Table(self._unique(name), None, span, hidden=True, has_key=False)
+        table.actions = [TableAction(action, None)]
+        table.default_action = action
+        table.default_const = True
+        return self._add(Node(table.name, table=table, span=span, next=follow))
+
+    def _apply(self, s: Apply, follow: Target) -> Target:
+        node = Node(s.table.name, table=s.table, span=s.span, next=follow)
+        if s.hit is not None or s.miss is not None:
+            node.hit = self._branch(s.hit or [], follow)
+            node.miss = self._branch(s.miss or [], follow)
+            node.by_hit = node.hit != node.miss
+            if not node.by_hit:
+                node.next = node.hit
+        if s.cases is not None:
+            for action, body in s.cases:
+                node.by_action[action] = self._branch(body, follow)
+            if s.default is not None:
+                node.has_default_case = True
+                node.default_case = self._branch(s.default, follow)
+        old = self.nodes.get(node.name)
+        if old is not None:
+            if not _same_successors(old, node):
+                self.reporter.fail(
+                    s.span,
+                    f"table '{node.name}' is applied in more than one place with different "
+                    "statements after it; bmv2 cannot express that",
+                )
+            return node.name
+        return self._add(node)
+
+    def _add(self, node: Node) -> str:
+        self.nodes[node.name] = node
+        self.names.add(node.name)
+        return node.name
+
+    def _fresh(self, prefix: str) -> str:
+        while True:
+            self.counter += 1
+            name = f"{prefix}_{self.counter + 1}"
+            if name not in self.names:
+                return name
+
+    def _unique(self, name: str) -> str:
+        found, n = name, 0
+        while found in self.names:
+            found, n = f"{name}_{n}", n + 1
+        return found
+
+
+def _reachable(body: list[Statement]) -> list[Statement]:
+    """The statements up to the first one that never continues."""
+    for n, s in enumerate(body):
+        if isinstance(s, (Leave, Exit)):
+            return body[: n + 1]
+    return body
+
+
+def _successors(node: Node) -> list[Target]:
+    if node.cond is not None:
+        return [node.true_next, node.false_next]
+    found: list[Target] = []
+    if node.by_hit:
+        return [node.hit, node.miss]
+    found.extend(node.by_action.values())
+    if node.has_default_case:
+        found.append(node.default_case)
+    return [*found, node.next]
+
+
+def _same_successors(a: Node, b: Node) -> bool:
+    return (a.next, a.by_hit, a.hit, a.miss, a.by_action, a.has_default_case, a.default_case) == (
+        b.next, b.by_hit, b.hit, b.miss, b.by_action, b.has_default_case, b.default_case
+    )  # fmt: skip

@@ -1,0 +1,398 @@
+"""From `main` to the whole model: the six blocks of a v1model program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softswitch.p4 import ast
+from softswitch.p4 import types as t
+from softswitch.p4.check.program import Checked
+from softswitch.p4.diagnostics import Reporter
+from softswitch.p4.lower import values as v
+from softswitch.p4.lower.base import Context
+from softswitch.p4.lower.model import BlockInfo, Model, Pipeline, Statement
+from softswitch.p4.lower.parser import ParserLowering
+from softswitch.p4.lower.pipeline import PipelineBuilder
+from softswitch.p4.lower.storage import SCALARS, STANDARD, control_plane_name, flat_fields
+from softswitch.p4.lower.tables import ControlInstance
+
+_BLOCKS = ("p", "vr", "ig", "eg", "ck", "dep")
+
+
+def lower(checked: Checked, name: str, reporter: Reporter) -> Model:
+    """The model of a checked program; `name` is shown in the JSON."""
+    return ProgramLowering(checked, Model(name), reporter).run()
+
+
+class ProgramLowering(ParserLowering):
+    """Builds the parts in p4c's order."""
+
+    def __init__(self, checked: Checked, model: Model, reporter: Reporter) -> None:
+        super().__init__(checked, model, reporter)
+        self.global_actions = {}
+        self.attached = {}
+        self.state_names = set()
+        self.parser_info = BlockInfo("parser")
+        self.headers_type: t.TStruct
+        self.meta_type: t.TStruct
+
+    def run(self) -> Model:
+        model = self.model
+        for decl in self.checked.program.decls:
+            if isinstance(decl, ast.InstanceDecl) and decl is not self.checked.main:
+                instance = self.make_instance(decl, (), {}, "program")
+                self.globals[decl] = instance
+                if isinstance(instance.type, t.TExtern):
+                    model.global_externs.append(instance)
+        blocks = self._main_blocks()
+        model.errors = list(self.error_codes.items())
+        model.annotations = self.checked.main.annotations
+        parser = blocks["p"]
+        params = self._block(parser).params
+        if len(params) != 4:
+            self.fail(self.checked.main, "this is not a v1model parser")
+        self._global_values(params)
+        self._parser(parser)
+        self._checksums(blocks["vr"], verify=True)
+        ingress = self._pipeline(blocks["ig"], "ingress")
+        egress = self._pipeline(blocks["eg"], "egress")
+        self._checksums(blocks["ck"], verify=False)
+        self._deparser(blocks["dep"])
+        for control, pipeline, body in (ingress, egress):
+            info = BlockInfo(control.instance.name)
+            self.collect(control, info)
+            model.blocks.append(info)
+        for control, pipeline, body in (ingress, egress):
+            PipelineBuilder(model, self.reporter, pipeline).build(body)
+            model.pipelines.append(pipeline)
+        model.blocks.insert(0, self.parser_info)
+        if self.global_actions:
+            shared = BlockInfo("", actions=list(self.global_actions.values()))
+            model.blocks.insert(0, shared)
+        for decl in self.checked.program.decls:
+            if isinstance(decl, ast.StructLike) and decl.annotation("controller_header"):
+                model.controller_headers.append(decl)
+        self.storage.finish()
+        return model
+
+    def _main_blocks(self) -> dict[str, v.Instance]:
+        main = self.checked.main
+        type_ = main.type
+        if not isinstance(type_, t.TArch) or type_.decl.kind != "package":
+            self.fail(main, "'main' has to be an instance of V1Switch")
+        if type_.decl.name != "V1Switch" or tuple(p.name for p in type_.decl.params) != _BLOCKS:
+            self.fail(
+                main.ref, f"the package is '{type_.decl.name}'; this compiler knows v1model's "
+                "V1Switch",
+            )  # fmt: skip
+        blocks: dict[str, v.Instance] = {}
+        for param, expr in main.bound:
+            assert expr is not None
+            if isinstance(expr, ast.Call) and expr.kind == "ctor":
+                assert isinstance(expr.target, t.TBlock)
+                made = v.Instance(control_plane_name(expr.target.decl), expr.target, expr.span)
+                self.fill_args(made, expr.bound, {}, "program", ())
+                blocks[param.name] = made
+                continue
+            found = self.value(expr, Context(env={}, where="program", path=()))
+            if not isinstance(found, v.Instance) or not isinstance(found.type, t.TBlock):
+                self.fail(expr, f"'{param.name}' of V1Switch has to be a parser or control")
+            blocks[param.name] = found
+        return blocks
+
+    def _block(self, instance: v.Instance) -> ast.ParserDecl | ast.ControlDecl:
+        assert isinstance(instance.type, t.TBlock)
+        return instance.type.decl
+
+    # ---- headers and metadata
+
+    def _global_values(self, params: list[ast.Param]) -> None:
+        headers, meta, standard = (t.base(p.type or t.UNKNOWN) for p in params[1:])
+        for type_, param in ((headers, params[1]), (meta, params[2]), (standard, params[3])):
+            if not t.is_struct(type_):
+                self.fail(param.ref, f"parameter '{param.name}' has to be a struct")
+        assert isinstance(headers, t.TStruct)
+        assert isinstance(meta, t.TStruct)
+        assert isinstance(standard, t.TStruct)
+        self.headers_type, self.meta_type = headers, meta
+        self.standard = self._standard_metadata(standard)
+        self.headers_value = self._headers(headers, params[1])
+        self.meta_value = self._metadata(meta, params[2])
+
+    def _standard_metadata(self, type_: t.TStruct) -> v.Aggregate:
+        fields: list[list[Any]] = []
+        items: dict[str, v.Value] = {}
+        for decl in type_.decl.fields:
+            field = type_.fields[decl.name]
+            fields.append([decl.name, v.width(field), v.signed(field)])
+            items[decl.name] = v.Field(STANDARD, decl.name, field)
+            alias = decl.annotation("alias")
+            if alias and alias.args and isinstance(alias.args[0], ast.StringLit):
+                self.model.aliases.append([alias.args[0].text, [STANDARD, decl.name]])
+        bits = sum(f[1] for f in fields)
+        if bits % 8:
+            fields.append(["_padding", 8 - bits % 8, False])
+        self.model.header_types.append(
+            {"name": STANDARD, "id": len(self.model.header_types), "fields": fields}
+        )
+        self.storage._instance(STANDARD, STANDARD, True)
+        return v.Aggregate(type_, items)
+
+    def _headers(self, type_: t.TStruct, param: ast.Param) -> v.Value:
+        """Instances of the headers struct, named after its fields."""
+        flat = flat_fields(type_, True)
+        nested = any(len(path) > 1 for path, _, _ in flat)
+        found: dict[tuple[str, ...], v.Value] = {}
+        for path, name, part in flat:
+            if not nested:
+                decl = next(f for f in type_.decl.fields if f.name == path[0])
+                name = control_plane_name(decl).lstrip(".")
+            kind = t.base(part)
+            if isinstance(kind, (t.TStruct, t.TStack)):
+                found[path] = self.storage.headers(name, kind, param.span)
+            else:
+                unique = self.storage.unique(f"{type_.name}.{name}")
+                found[path] = self.storage.scalar(unique, part, param.span)
+        return _tree(type_, (), found)
+
+    def _metadata(self, type_: t.TStruct, param: ast.Param) -> v.Value:
+        """User metadata: fields of `scalars` called TYPE.field."""
+        lists: dict[int, list[v.Json]] = {}
+        found: dict[tuple[str, ...], v.Value] = {}
+        for path, name, part in flat_fields(type_, True):
+            kind = t.base(part)
+            if isinstance(kind, (t.TStruct, t.TStack)):
+                found[path] = self.storage.headers(self.storage.unique(name), kind, param.span)
+            elif isinstance(kind, t.TTuple):
+                unique = self.storage.unique(f"{type_.name}.{name}")
+                found[path] = self.storage.variable(unique, part, param.span)
+            else:
+                unique = self.storage.unique(f"{type_.name}.{name}")
+                found[path] = self.storage.scalar(unique, part, param.span)
+            for index in self._list_indexes(type_, path):
+                place = found[path]
+                for leaf in self.flatten(place, param.span):
+                    lists.setdefault(index, []).append(v.to_json(leaf, v.DATA))
+        for index, elements in lists.items():
+            self.model.field_lists.append(
+                {
+                    "id": len(self.model.field_lists) + 1,
+                    "name": f"field_list{index}",
+                    "elements": elements,
+                }
+            )
+        return _tree(type_, (), found)
+
+    def _list_indexes(self, type_: t.TStruct, path: tuple[str, ...]) -> list[int]:
+        """The @field_list numbers of a metadata field or of a struct around it."""
+        indexes: list[int] = []
+        part: t.Type = type_
+        for name in path:
+            if not isinstance(part, t.TStruct):
+                break
+            decl = next(f for f in part.decl.fields if f.name == name)
+            note = decl.annotation("field_list")
+            for arg in note.args if note else []:
+                number = self._annotation_number(arg)
+                if number is None:
+                    self.fail(arg, "@field_list needs numbers")
+                indexes.append(number)
+            part = part.fields[name]
+        return list(dict.fromkeys(indexes))
+
+    def _annotation_number(self, e: ast.Expr) -> int | None:
+        if isinstance(e, ast.IntLit):
+            return e.number
+        if isinstance(e, ast.Name):
+            for decl in self.checked.program.decls:
+                if isinstance(decl, ast.ConstDecl) and decl.name == e.name:
+                    value = decl.init.value
+                    return value if isinstance(value, int) else None
+        if isinstance(e, ast.Member) and isinstance(e.base, ast.TypeExpr):
+            for decl in self.checked.program.decls:
+                if isinstance(decl, ast.EnumDecl) and decl.name == e.base.ref.name:
+                    if isinstance(decl.type, t.TSerEnum):
+                        return decl.type.members.get(e.member)
+        if isinstance(e, ast.Cast):
+            return self._annotation_number(e.operand)
+        return None
+
+    def _bind(self, instance: v.Instance, values: list[v.Value]) -> dict[Any, v.Value]:
+        decl = self._block(instance)
+        if len(decl.params) != len(values):
+            self.fail(decl, f"'{decl.name}' has the wrong number of parameters")
+        env: dict[Any, v.Value] = dict(zip(decl.params, values, strict=True))
+        return env
+
+    # ---- blocks
+
+    def _parser(self, instance: v.Instance) -> None:
+        name = instance.name
+        parser = self.instantiate_parser(instance, (name,), "")
+        parser.env.update(
+            self._bind(instance, [v.Packet(), self.headers_value, self.meta_value, self.standard])
+        )
+        self.model.init_state = self.lower_parser(parser)
+        order = {s.name: n for n, s in enumerate(parser.decl.states)}
+        self.model.states.sort(key=lambda s: order.get(s.name, len(order)))
+
+    def _pipeline(
+        self, instance: v.Instance, where: str
+    ) -> tuple[ControlInstance, Pipeline, list[Statement]]:
+        decl = self._block(instance)
+        control = self.instantiate(instance, tuple(instance.name.split(".")), where)
+        control.env.update(
+            self._bind(instance, [self.headers_value, self.meta_value, self.standard])
+        )
+        body: list[Statement] = []
+        ctx = Context(env=control.env, where=where, path=control.path, out=body, control=control)
+        self.run_control(control, ctx, decl.span)
+        return control, Pipeline(where, decl.span), body
+
+    def _checksums(self, instance: v.Instance, verify: bool) -> None:
+        decl = self._block(instance)
+        assert isinstance(decl, ast.ControlDecl)
+        where = "verify" if verify else "compute"
+        control = self.instantiate(instance, (instance.name,), where)
+        control.env.update(self._bind(instance, [self.headers_value, self.meta_value]))
+        ctx = Context(env=control.env, where=where, path=control.path, control=control)
+        self._checksum_block(decl.body, ctx, verify)
+
+    def _checksum_block(self, block: ast.BlockStmt, ctx: Context, verify: bool) -> None:
+        prefix = "verify" if verify else "update"
+        allowed = (f"{prefix}_checksum", f"{prefix}_checksum_with_payload")
+        for stmt in block.body:
+            if isinstance(stmt, ast.BlockStmt):
+                self._checksum_block(stmt, ctx, verify)
+                continue
+            if isinstance(stmt, ast.EmptyStmt):
+                continue
+            call = stmt.call if isinstance(stmt, ast.CallStmt) else None
+            if not isinstance(call, ast.Call) or call.kind != "extern_function":
+                self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
+            if call.target.name not in allowed:
+                self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
+            self._checksum(call, ctx, verify)
+
+    def _checksum(self, call: ast.Call, ctx: Context, verify: bool) -> None:
+        args = {p.name: x for p, x in call.bound}
+        algorithm = self.symbol(args["algo"], call.span)
+        for expr in (args["condition"], args["data"], args["checksum"]):
+            if expr is None:
+                self.fail(call, "'_' is not supported here")
+        assert args["condition"] is not None
+        assert args["data"] is not None
+        assert args["checksum"] is not None
+        inputs = self.inputs(self.value(args["data"], ctx), ctx, call.span, False)
+        payload = call.target.name.endswith("_with_payload")
+        name = self.calculation(algorithm, inputs, payload, call.span)
+        target = self.value(args["checksum"], ctx)
+        if not isinstance(target, v.Field):
+            self.fail(args["checksum"], "the checksum has to be a field")
+        cond = self.leaf(args["condition"], ctx)
+        if ctx.out:
+            self.fail(args["condition"], "this condition is too complex for bmv2")
+        self.model.checksums.append(
+            {
+                "name": self.storage.unique("cksum"),
+                "id": len(self.model.checksums),
+                "source_info": call.span,
+                "target": [target.header, target.name],
+                "type": "generic",
+                "calculation": name,
+                "verify": verify,
+                "update": not verify,
+                "if_cond": v.to_json(cond, v.BOOLEAN),
+            }
+        )
+
+    def _deparser(self, instance: v.Instance) -> None:
+        decl = self._block(instance)
+        assert isinstance(decl, ast.ControlDecl)
+        control = self.instantiate(instance, (instance.name,), "deparser")
+        control.env.update(self._bind(instance, [v.Packet(), self.headers_value]))
+        body: list[Statement] = []
+        ctx = Context(
+            env=control.env, where="deparser", path=control.path, out=body, control=control
+        )
+        self.model.deparser_span = decl.span
+        self._deparser_body(decl.body, ctx)
+
+    def _deparser_body(self, block: ast.BlockStmt, ctx: Context) -> None:
+        for stmt in block.body:
+            if isinstance(stmt, ast.BlockStmt):
+                self._deparser_body(stmt, ctx)
+                continue
+            if isinstance(stmt, ast.EmptyStmt):
+                continue
+            call = stmt.call if isinstance(stmt, ast.CallStmt) else None
+            if isinstance(call, ast.Call) and call.kind == "apply":
+                self._sub_deparser(call, ctx)
+                continue
+            if not isinstance(call, ast.Call) or call.kind != "extern_method":
+                self.fail(stmt, "bmv2's deparser can only emit headers")
+            self.call(call, ctx)
+            if ctx.out:
+                self.fail(stmt, "bmv2's deparser can only emit headers")
+
+    def _sub_deparser(self, call: ast.Call, ctx: Context) -> None:
+        assert isinstance(call.func, ast.Member)
+        if isinstance(call.func.base, ast.TypeExpr):
+            assert isinstance(call.target, t.TBlock)
+            instance = self.direct_instance(call, call.target, ctx)
+        else:
+            found = self.value(call.func.base, ctx)
+            assert isinstance(found, v.Instance)
+            instance = found
+        decl = self._block(instance)
+        assert isinstance(decl, ast.ControlDecl)
+        if ctx.depth > 16:
+            self.fail(call, "controls nested too deeply")
+        passed = self.pass_arguments(call.bound, ctx, call.span, isolated=True)
+        if passed.back or ctx.out:
+            self.fail(call, "bmv2's deparser can only emit headers")
+        inner = Context(
+            env=passed.env, where="deparser", path=ctx.path, out=ctx.out, depth=ctx.depth + 1,
+            control=ctx.control,
+        )  # fmt: skip
+        self._deparser_body(decl.body, inner)
+
+    def emit_packet(self, e: ast.Call, args: dict[str, Any], ctx: Context) -> v.Value:
+        expr = args["hdr"]
+        if expr is None:
+            self.fail(e, "emit needs a header")
+        self._emit_value(self.value(expr, ctx), e)
+        return v.Nothing()
+
+    def _emit_value(self, value: v.Value, e: ast.Call) -> None:
+        order = self.model.deparser_order
+        if isinstance(value, v.Header):
+            order.append(value.name)
+        elif isinstance(value, v.Aggregate):
+            for item in value.items.values():
+                self._emit_value(item, e)
+        elif isinstance(value, v.Stack):
+            for i in range(value.type.size):
+                self._emit_value(self.element(value, i), e)
+        elif isinstance(value, v.Union):
+            order.extend(f"{value.name}.{name}" for name in value.type.fields)
+        else:
+            self.fail(e, "only headers can be emitted")
+
+
+def _tree(
+    type_: t.TStruct, path: tuple[str, ...], found: dict[tuple[str, ...], v.Value]
+) -> v.Aggregate:
+    """Flat values back in the shape of the struct."""
+    items: dict[str, v.Value] = {}
+    for name, part in type_.fields.items():
+        here = (*path, name)
+        if here in found:
+            items[name] = found[here]
+        else:
+            assert isinstance(part, t.TStruct)
+            items[name] = _tree(part, here, found)
+    return v.Aggregate(type_, items)
+
+
+__all__ = ["SCALARS", "lower"]

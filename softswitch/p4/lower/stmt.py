@@ -1,0 +1,174 @@
+"""Statements of actions, controls, functions and parser states."""
+
+from __future__ import annotations
+
+from softswitch.p4 import ast
+from softswitch.p4 import types as t
+from softswitch.p4.check.expr import _type
+from softswitch.p4.lower import values as v
+from softswitch.p4.lower.base import Context
+from softswitch.p4.lower.externs import ExternLowering
+from softswitch.p4.lower.model import Apply, Exit, Leave, Statement
+
+
+class StmtLowering(ExternLowering):
+    """`body` lowers a block into ctx.out."""
+
+    def body(self, block: ast.BlockStmt, ctx: Context) -> None:
+        for stmt in block.body:
+            self.stmt(stmt, ctx)
+
+    def stmt(self, s: ast.Stmt, ctx: Context) -> None:
+        """One statement."""
+        self.step(s.span)
+        if isinstance(s, ast.BlockStmt):
+            self.body(s, ctx)
+        elif isinstance(s, ast.DeclStmt):
+            self.declare(s.decl, ctx)
+        elif isinstance(s, ast.AssignStmt):
+            self._assign_stmt(s, ctx)
+        elif isinstance(s, ast.CallStmt):
+            assert isinstance(s.call, ast.Call)
+            self.call(s.call, ctx)
+        elif isinstance(s, ast.IfStmt):
+            self._if(s, ctx)
+        elif isinstance(s, ast.SwitchStmt):
+            if s.table is not None:
+                self._switch_action(s, ctx)
+            else:
+                self._switch_value(s, ctx)
+        elif isinstance(s, ast.ReturnStmt):
+            if s.expr is not None and ctx.result is not None:
+                value = self.value(s.expr, ctx)
+                self.assign(ctx.result, value, ctx, s.span)
+            if ctx.leave is None:
+                self.fail(s, "'return' cannot be used here")
+            ctx.out.append(Leave(s.span, ctx.leave))
+        elif isinstance(s, ast.ExitStmt):
+            ctx.out.append(Exit(s.span))
+            if ctx.in_action and ctx.outer_block is not None:
+                ctx.out.append(Leave(s.span, ctx.outer_block))
+
+    def _assign_stmt(self, s: ast.AssignStmt, ctx: Context) -> None:
+        source = self.value(s.right, ctx)
+        if isinstance(s.left, ast.Slice):
+            self.assign_to(s.left, source, ctx, s.span)
+            return
+        target = self.value(s.left, ctx)
+        if isinstance(target, v.NextHeader):
+            self.fail(s.left, "'next' can only be extracted into")
+        self.assign(target, source, ctx, s.span)
+
+    def declare(self, decl: ast.Decl, ctx: Context) -> None:
+        """A local variable or constant."""
+        if isinstance(decl, ast.VarDecl):
+            assert decl.type is not None
+            name = self.storage.unique(decl.name, numbered=True)
+            place = self.storage.variable(name, decl.type, decl.span)
+            if decl.init is not None:
+                source = self.value(decl.init, ctx)
+                ctx.env[decl] = place
+                self.assign(place, source, ctx, decl.span)
+            else:
+                ctx.env[decl] = place
+                self.invalidate(place, ctx, decl.span)
+
+    # ---- branches
+
+    def _if(self, s: ast.IfStmt, ctx: Context) -> None:
+        cond = s.cond
+        negate = False
+        while isinstance(cond, ast.Unary) and cond.op == "!":
+            cond, negate = cond.operand, not negate
+        yes: list[Statement] = []
+        no: list[Statement] = []
+        self.stmt(s.yes, ctx.into(yes))
+        if s.no is not None:
+            self.stmt(s.no, ctx.into(no))
+        if negate:
+            yes, no = no, yes
+        if isinstance(cond, ast.Member) and isinstance(_type(cond.base), t.TApplyResult):
+            if cond.member == "miss":
+                yes, no = no, yes
+            self.apply_branch(cond.base, ctx, yes, no)
+            return
+        test = self.leaf(cond, ctx)
+        self.branch(test, s.cond.span, yes, no, ctx)
+
+    def apply_branch(
+        self, call: ast.Expr, ctx: Context, hit: list[Statement], miss: list[Statement]
+    ) -> None:
+        """Apply a table and branch on hit or miss."""
+        raise NotImplementedError
+
+    def apply_member(self, e: ast.Member, ctx: Context) -> v.Value:
+        if e.member == "action_run":
+            self.fail(e, "'action_run' can be used in a switch only")
+        result = self.storage.temporary(t.BOOL, e.span)
+        hit: list[Statement] = []
+        miss: list[Statement] = []
+        wanted = int(e.member == "hit")
+        self.assign(result, v.Const(wanted, t.BOOL), ctx.into(hit), e.span)
+        self.assign(result, v.Const(1 - wanted, t.BOOL), ctx.into(miss), e.span)
+        self.apply_branch(e.base, ctx, hit, miss)
+        return result
+
+    def _groups(
+        self, s: ast.SwitchStmt
+    ) -> list[tuple[list[ast.Expr], ast.BlockStmt]]:
+        """Cases with the labels that fall through to them."""
+        groups: list[tuple[list[ast.Expr], ast.BlockStmt]] = []
+        labels: list[ast.Expr] = []
+        for case in s.cases:
+            labels += case.labels
+            if case.body is not None:
+                groups.append((labels, case.body))
+                labels = []
+        return groups
+
+    def _switch_value(self, s: ast.SwitchStmt, ctx: Context) -> None:
+        key = self.leaf(s.expr, ctx)
+        if not isinstance(key, v.Const):
+            key = self.save(key, ctx, s.span, "switch")
+        groups = self._groups(s)
+        rest: list[Statement] = []
+        for labels, block in groups:
+            if any(isinstance(x, ast.DefaultExpr) for x in labels):
+                self.stmt(block, ctx.into(rest))
+        for labels, block in reversed(groups):
+            if any(isinstance(x, ast.DefaultExpr) for x in labels):
+                continue
+            test: v.Leaf = v.Const(0, t.BOOL)
+            for label in labels:
+                value = self.leaf(label, ctx)
+                test = v.binary("||", test, v.binary("==", key, value, t.BOOL), t.BOOL)
+            yes: list[Statement] = []
+            self.stmt(block, ctx.into(yes))
+            chain: list[Statement] = []
+            self.branch(test, block.span, yes, rest, ctx.into(chain))
+            rest = chain
+        ctx.out.extend(rest)
+
+    def _switch_action(self, s: ast.SwitchStmt, ctx: Context) -> None:
+        call = s.expr
+        assert isinstance(call, ast.Member)
+        statement = self.make_apply(call.base, ctx)
+        statement.cases = []
+        for labels, block in self._groups(s):
+            body: list[Statement] = []
+            self.stmt(block, ctx.into(body))
+            for label in labels:
+                if isinstance(label, ast.DefaultExpr):
+                    statement.default = body
+                else:
+                    assert isinstance(label, ast.Name)
+                    statement.cases.append((self.action_name(label.decl, ctx), body))
+        ctx.out.append(statement)
+
+    def make_apply(self, call: ast.Expr, ctx: Context) -> Apply:
+        """The statement that applies the table of `t.apply()`; key preparation is emitted."""
+        raise NotImplementedError
+
+    def action_name(self, decl: ast.ActionDecl, ctx: Context) -> str:
+        """Control-plane name of an action seen from here."""
+        raise NotImplementedError

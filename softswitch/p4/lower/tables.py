@@ -1,0 +1,615 @@
+"""Control instances: their actions, tables and externs, and applying them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from softswitch.p4 import ast
+from softswitch.p4 import types as t
+from softswitch.p4.check.expr import _type
+from softswitch.p4.lower import values as v
+from softswitch.p4.lower.base import Context, Env
+from softswitch.p4.lower.keys import KeyLowering, key_name
+from softswitch.p4.lower.model import (
+    Action,
+    ActionParam,
+    Apply,
+    Block,
+    BlockInfo,
+    CallAction,
+    Key,
+    Statement,
+    Table,
+    TableAction,
+    TableEntry,
+)
+from softswitch.p4.lower.storage import control_plane_name
+
+_MATCH_KINDS = frozenset(("exact", "lpm", "ternary", "range", "optional", "selector"))
+_MAX_TABLE_SIZE = 1 << 31
+
+
+@dataclass(eq=False)
+class ControlInstance:
+    """A control with everything it declares, for one instance."""
+
+    instance: v.Instance
+    decl: ast.ControlDecl
+    path: tuple[str, ...]
+    env: Env
+    where: str
+    actions: dict[ast.ActionDecl, Action] = field(default_factory=dict)
+    tables: dict[ast.TableDecl, Table] = field(default_factory=dict)
+    children: dict[ast.Node, ControlInstance] = field(default_factory=dict)
+    externs: list[v.Instance] = field(default_factory=list)
+    direct: list[ControlInstance] = field(default_factory=list)
+    special: list[Action] = field(default_factory=list)  # actions bound per table
+    applied: int = 0
+
+
+def join_name(path: tuple[str, ...], name: str) -> str:
+    """Control-plane name of something declared below a path; `.x` is absolute."""
+    return name[1:] if name.startswith(".") else ".".join((*path, name))
+
+
+class TableLowering(KeyLowering):
+    """Instantiation and table application."""
+
+    # ---- instances
+
+    def make_instance(
+        self, decl: ast.InstanceDecl, path: tuple[str, ...], env: Env, where: str
+    ) -> v.Instance:
+        """An extern or block instance with its constructor arguments evaluated."""
+        assert decl.type is not None
+        instance = v.Instance(
+            join_name(path, control_plane_name(decl)), decl.type, decl.span, {}, decl,
+            decl.annotations,
+        )  # fmt: skip
+        self.fill_args(instance, decl.bound, env, where, path)
+        return instance
+
+    def fill_args(
+        self,
+        instance: v.Instance,
+        bound: list[tuple[ast.Param, ast.Expr | None]],
+        env: Env,
+        where: str,
+        path: tuple[str, ...],
+    ) -> None:
+        ctx = Context(env=env, where=where, path=path)
+        for param, expr in bound:
+            if expr is None:
+                continue
+            if isinstance(expr, ast.Call) and expr.kind == "ctor":
+                assert expr.target is not None
+                inner = v.Instance(join_name(path, param.name), expr.target, expr.span)
+                self.fill_args(inner, expr.bound, env, where, path)
+                instance.args[param.name] = inner
+                continue
+            instance.args[param.name] = self.value(expr, ctx)
+        size = instance.args.get("size")
+        if isinstance(size, v.Const) and not 0 <= size.value < _MAX_TABLE_SIZE:
+            self.fail(instance.span, f"size {size.value} is out of range")
+
+    def instantiate(
+        self, instance: v.Instance, path: tuple[str, ...], where: str, depth: int = 0
+    ) -> ControlInstance:
+        """Evaluate the declarations of a control."""
+        assert isinstance(instance.type, t.TBlock)
+        decl = instance.type.decl
+        assert isinstance(decl, ast.ControlDecl)
+        if depth > 32:
+            self.fail(decl, "controls nested too deeply")
+        control = ControlInstance(instance, decl, path, {}, where)
+        for param in decl.ctor_params:
+            if param.name in instance.args:
+                control.env[param] = instance.args[param.name]
+        for local in decl.locals:
+            self.step(local.span)
+            if isinstance(local, ast.VarDecl):
+                assert local.type is not None
+                name = self.storage.unique(local.name, numbered=True)
+                control.env[local] = self.storage.variable(name, local.type, local.span)
+            elif isinstance(local, ast.InstanceDecl):
+                made = self.make_instance(local, path, control.env, where)
+                control.env[local] = made
+                if isinstance(made.type, t.TBlock):
+                    inner = tuple(made.name.split("."))
+                    control.children[local] = self.instantiate(made, inner, where, depth + 1)
+                    made.env = {"control": control.children[local]}
+                else:
+                    control.externs.append(made)
+        return control
+
+    def direct_instance(self, e: ast.Call, type_: t.TBlock, ctx: Context) -> v.Instance:
+        """`C.apply(...)` makes an instance of its own, named after the type."""
+        name = control_plane_name(type_.decl)
+        instance = v.Instance(join_name(ctx.path, name), type_, e.span)
+        if isinstance(type_.decl, ast.ControlDecl):
+            parent: ControlInstance = ctx.control
+            control = self.instantiate(instance, (*ctx.path, name), ctx.where, ctx.depth)
+            parent.direct.append(control)
+            instance.env = {"control": control}
+        return instance
+
+    def apply_control(self, e: ast.Call, instance: v.Instance, ctx: Context) -> None:
+        """Inline a sub-control."""
+        found = (instance.env or {}).get("control")
+        control = found if isinstance(found, ControlInstance) else None
+        if control is None:
+            made = self.instantiate(
+                instance, tuple(instance.name.split(".")), ctx.where, ctx.depth
+            )
+            instance.env = {"control": made}  # type: ignore[dict-item]
+            ctx.control.direct.append(made)
+            control = made
+        assert isinstance(e.target, (t.TBlock, t.TArch))
+        bound = self._rebind(e, control.decl)
+        # Tables and actions of an instance refer to one set of parameters, so an instance
+        # that is applied more than once needs them in storage of its own.
+        several = self._apply_sites(instance, ctx) > 1
+        if several and control.applied:
+            passed = self._pass_again(bound, control, ctx, e)
+        else:
+            passed = self.pass_arguments(bound, ctx, e.span, True, force_copy=several)
+            control.env.update(passed.env)
+        control.applied += 1
+        self.run_control(control, ctx, e.span)
+        self.copy_back(passed, ctx, e.span)
+
+    def _rebind(
+        self, e: ast.Call, decl: ast.ControlDecl
+    ) -> list[tuple[ast.Param, ast.Expr | None]]:
+        """Pair the arguments with the parameters of the control that really runs."""
+        if [p for p, _ in e.bound] == decl.params:
+            return e.bound
+        return [(p, x) for p, (_, x) in zip(decl.params, e.bound, strict=True)]
+
+    def _apply_sites(self, instance: v.Instance, ctx: Context) -> int:
+        if instance.decl is None or ctx.control is None:
+            return 1
+        count = 0
+
+        def walk(node: object) -> None:
+            nonlocal count
+            if isinstance(node, ast.Call) and node.kind == "apply":
+                func = node.func
+                if isinstance(func, ast.Member) and isinstance(func.base, ast.Name):
+                    base = ctx.env.get(func.base.decl)
+                    count += base is instance
+            if isinstance(node, ast.Stmt):
+                for child in _children(node):
+                    walk(child)
+
+        walk(ctx.control.decl.body)
+        return max(count, 1)
+
+    def _pass_again(
+        self,
+        bound: list[tuple[ast.Param, ast.Expr | None]],
+        control: ControlInstance,
+        ctx: Context,
+        e: ast.Call,
+    ) -> object:
+        from softswitch.p4.lower.inline import Passed
+
+        passed = Passed()
+        for param, expr in bound:
+            place = control.env[param]
+            if param.direction in ("", "in", "inout") and expr is not None:
+                if isinstance(place, (v.Leaf, v.Aggregate, v.HeaderValue, v.Stack, v.Union)):
+                    if not isinstance(place, v.Const):
+                        self.assign(place, self.value(expr, ctx), ctx, e.span)
+            elif param.direction == "out":
+                self.invalidate(place, ctx, e.span)
+            if "out" in param.direction and expr is not None:
+                passed.back.append((expr, place))
+        return passed
+
+    def run_control(self, control: ControlInstance, ctx: Context, span: object) -> None:
+        """Initialise the variables of a control and lower its apply block."""
+        block = Block(control.decl.body.span, [])
+        inner = Context(
+            env=control.env,
+            where=control.where,
+            path=control.path,
+            out=block.body,
+            leave=block,
+            depth=ctx.depth + 1,
+            control=control,
+        )
+        for local in control.decl.locals:
+            if isinstance(local, ast.VarDecl):
+                place = control.env[local]
+                if local.init is not None:
+                    self.assign(place, self.value(local.init, inner), inner, local.span)
+                elif ctx.depth > 0:
+                    self.invalidate(place, inner, local.span)
+        self.body(control.decl.body, inner)
+        ctx.out.append(block)
+
+    # ---- actions
+
+    def action_name(self, decl: ast.ActionDecl, ctx: Context) -> str:
+        return self.get_action(decl, ctx).name
+
+    def get_action(self, decl: ast.ActionDecl, ctx: Context) -> Action:
+        """The action as an object of its own, lowered on first use."""
+        control: ControlInstance = ctx.control
+        own = decl in control.decl.locals
+        cache = control.actions if own else self.global_actions
+        if decl not in cache:
+            path = control.path if own else ()
+            cache[decl] = self._make_action(decl, path, control, {})
+        return cache[decl]
+
+    global_actions: dict[ast.ActionDecl, Action]
+
+    def _make_action(
+        self, decl: ast.ActionDecl, path: tuple[str, ...], control: ControlInstance, directed: Env
+    ) -> Action:
+        name = join_name(path, control_plane_name(decl))
+        action = Action(name, decl, [], [], decl.span)
+        action.id = len(self.model.actions)
+        self.model.actions.append(action)
+        env = dict(control.env)
+        env.update(directed)
+        for param in decl.params:
+            if param.direction:
+                continue
+            assert param.type is not None
+            index = len(action.params)
+            action.params.append(ActionParam(control_plane_name(param), param.type, param))
+            env[param] = v.ActionData(index, param.type)
+        block = Block(decl.span, action.body)
+        ctx = Context(
+            env=env,
+            where=control.where,
+            path=control.path,
+            out=action.body,
+            leave=block,
+            in_action=True,
+            outer_block=block,
+            control=control,
+        )
+        if not any(p.direction and p not in directed for p in decl.params):
+            self.body(decl.body, ctx)
+        action.body = [block]
+        block.body = ctx.out
+        return action
+
+    def call_action(self, e: ast.Call, ctx: Context) -> None:
+        """A direct call: an action without parameters is shared, others are inlined."""
+        decl = e.target
+        assert isinstance(decl, ast.ActionDecl)
+        control: ControlInstance = ctx.control
+        if not ctx.in_action and not decl.params:
+            ctx.out.append(CallAction(e.span, self.get_action(decl, ctx)))
+            return
+        if not ctx.in_action and decl in control.decl.locals:
+            self._note_called(decl, control)
+        passed = self.pass_arguments(e.bound, ctx, e.span, isolated=False)
+        block = Block(e.span, [])
+        env = dict(ctx.env)
+        env.update(passed.env)
+        inner = Context(
+            env=env,
+            where=ctx.where,
+            path=ctx.path,
+            out=block.body,
+            leave=block,
+            in_action=ctx.in_action,
+            outer_block=ctx.outer_block,
+            depth=ctx.depth + 1,
+            control=control,
+        )
+        self.body(decl.body, inner)
+        ctx.out.append(block)
+        self.copy_back(passed, ctx, e.span)
+
+    def _note_called(self, decl: ast.ActionDecl, control: ControlInstance) -> None:
+        """P4Info lists an action even when only direct calls, which are inlined, use it."""
+        if decl in control.actions:
+            return
+        name = join_name(control.path, control_plane_name(decl))
+        params = [
+            ActionParam(control_plane_name(p), p.type or t.UNKNOWN, p)
+            for p in decl.params
+            if not p.direction
+        ]
+        control.special.append(Action(name, decl, params, [], decl.span))
+
+    # ---- tables
+
+    def make_apply(self, call: ast.Expr, ctx: Context) -> Apply:
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.target, t.TTable)
+        table = self.get_table(call.target.decl, ctx)
+        if ctx.in_action:
+            self.fail(call, "a table cannot be applied in an action")
+        ctx.out.extend(table.prepare)
+        return Apply(call.span, table)
+
+    def apply_table(self, e: ast.Call, ctx: Context) -> v.Value:
+        ctx.out.append(self.make_apply(e, ctx))
+        return v.Nothing()
+
+    def apply_branch(
+        self, call: ast.Expr, ctx: Context, hit: list[Statement], miss: list[Statement]
+    ) -> None:
+        statement = self.make_apply(call, ctx)
+        statement.hit, statement.miss = hit, miss
+        ctx.out.append(statement)
+
+    def get_table(self, decl: ast.TableDecl, ctx: Context) -> Table:
+        """The table as an object, lowered on first use."""
+        control: ControlInstance = ctx.control
+        if decl not in control.tables:
+            control.tables[decl] = self._make_table(decl, ctx)
+        return control.tables[decl]
+
+    def _make_table(self, decl: ast.TableDecl, ctx: Context) -> Table:
+        name = join_name(ctx.path, control_plane_name(decl))
+        table = Table(name, decl, decl.span)
+        table.has_key = bool(decl.key)
+        table.hidden = decl.annotation("hidden") is not None
+        inner = ctx.into(table.prepare)
+        self._keys(table, decl, inner)
+        self._table_actions(table, decl, ctx)
+        self._table_properties(table, decl, ctx)
+        self._entries(table, decl, ctx)
+        return table
+
+    def _keys(self, table: Table, decl: ast.TableDecl, ctx: Context) -> None:
+        lpm = 0
+        for element in decl.key or []:
+            kind = element.match_kind
+            if kind not in _MATCH_KINDS:
+                self.fail(element.match_span, f"match kind '{kind}' is not supported by v1model")
+            mask: int | None = None
+            expr = element.expr
+            if kind == "selector":
+                for leaf in self.flatten(self.value(expr, ctx), expr.span):
+                    table.selector.append(self._key_place(leaf, ctx, expr))
+                continue
+            name = key_name(element)
+            if name is None:
+                self.fail(expr, "this key needs a name: add @name(\"...\") after the match kind")
+            found = self.value(expr, ctx)
+            if isinstance(found, v.Op) and found.op == "&" and isinstance(found.right, v.Const):
+                if isinstance(found.left, v.Field) and v.width(found.left.type) == v.width(
+                    _type(expr)
+                ):
+                    mask, found = found.right.value, found.left
+            if not isinstance(found, v.Leaf):
+                self.fail(expr, "this value cannot be a key")
+            lpm += kind == "lpm"
+            if lpm > 1:
+                self.fail(element, f"table '{decl.name}' has more than one lpm key")
+            target = self._key_place(found, ctx, expr)
+            table.keys.append(Key(name, kind, target, mask, _type(expr), element))
+
+    def _key_place(self, leaf: v.Leaf, ctx: Context, expr: ast.Expr) -> v.Leaf:
+        if isinstance(leaf, v.Field):
+            return leaf
+        return self.save(leaf, ctx, expr.span, "key")
+
+    def _table_actions(self, table: Table, decl: ast.TableDecl, ctx: Context) -> None:
+        for ref in decl.actions or []:
+            assert ref.decl is not None
+            notes = {a.name for a in ref.annotations}
+            if {"defaultonly", "tableonly"} <= notes:
+                self.fail(ref, "@defaultonly and @tableonly exclude each other")
+            action = self._action_for(ref, ctx)
+            table.actions.append(
+                TableAction(action, ref, "defaultonly" in notes, "tableonly" in notes)
+            )
+        if decl.default_action is not None:
+            default = decl.default_action
+            table.default_action = self._listed(table, default)
+            table.default_args = self._args(default, ctx)
+            table.default_const = decl.default_const
+            return
+        table.default_given = False
+        no_action = self.no_action()
+        action = self.get_action(no_action, ctx)
+        if all(a.action is not action for a in table.actions):
+            table.actions.append(TableAction(action, None, default_only=True))
+        table.default_action = action
+
+    def no_action(self) -> ast.ActionDecl:
+        """core.p4's NoAction."""
+        for decl in self.checked.program.decls:
+            if isinstance(decl, ast.ActionDecl) and decl.name == "NoAction":
+                return decl
+        self.fail(self.checked.main, "a table without default_action needs core.p4's NoAction")
+
+    def _action_for(self, ref: ast.ActionRef, ctx: Context) -> Action:
+        decl = ref.decl
+        assert decl is not None
+        if not any(p.direction for p in decl.params):
+            return self.get_action(decl, ctx)
+        # Directed parameters are bound in the table's list: an action of its own.
+        control: ControlInstance = ctx.control
+        prologue: list[Statement] = []
+        pass_ctx = Context(
+            env=ctx.env, where=ctx.where, path=ctx.path, out=prologue, in_action=True,
+            control=control,
+        )  # fmt: skip
+        passed = self.pass_arguments(ref.bound, pass_ctx, ref.span, isolated=False)
+        path = control.path if decl in control.decl.locals else ()
+        action = self._make_action(decl, path, control, passed.env)
+        epilogue: list[Statement] = []
+        self.copy_back(passed, pass_ctx.into(epilogue), ref.span)
+        action.body = [*prologue, *action.body, *epilogue]
+        control.special.append(action)
+        return action
+
+    def _listed(self, table: Table, ref: ast.ActionRef) -> Action:
+        for item in table.actions:
+            if item.ref is not None and item.ref.decl is ref.decl:
+                return item.action
+        self.fail(ref, f"action '{ref.name}' is not in the list of the table")
+
+    def _args(self, ref: ast.ActionRef, ctx: Context) -> list[int]:
+        values: list[int] = []
+        for param, expr in ref.bound:
+            if expr is None:
+                self.fail(ref, f"parameter '{param.name}' has no value")
+            bits = v.width(param.type or t.UNKNOWN)
+            values.append(self.number(expr, ctx) & ((1 << bits) - 1))
+        return values
+
+    def _table_properties(self, table: Table, decl: ast.TableDecl, ctx: Context) -> None:
+        for prop in decl.properties:
+            if prop.name == "size":
+                table.declared_size = self.number(prop.expr, ctx)
+                table.size = table.declared_size or 1024
+                if table.size >= _MAX_TABLE_SIZE:
+                    self.fail(prop.expr, f"size {table.size} is out of range")
+            elif prop.name == "support_timeout":
+                table.support_timeout = bool(prop.expr.value)
+            elif prop.name == "implementation":
+                table.profile = self._attached(prop, table, ctx)
+            elif prop.name == "counters":
+                table.counter = self._attached(prop, table, ctx)
+                self._exclusive(table.counter, "counters", table, prop)
+            elif prop.name == "meters":
+                table.meter = self._attached(prop, table, ctx)
+                self._exclusive(table.meter, "meters", table, prop)
+        selector = table.profile is not None and _extern(table.profile) == "action_selector"
+        if selector and not table.selector:
+            self.fail(decl, f"table '{decl.name}' has an action selector but no selector key")
+        if table.selector and not selector:
+            self.fail(decl, f"table '{decl.name}' has selector keys but no action selector")
+        if table.profile is not None and decl.default_action is not None:
+            self.reporter.warn(
+                decl.default_action.span,
+                "bmv2 ignores default_action on a table with an action profile or selector",
+            )
+
+    def _attached(self, prop: ast.Property, table: Table, ctx: Context) -> v.Instance:
+        if isinstance(prop.expr, ast.Call) and prop.expr.kind == "ctor":
+            name = f"{table.name}_{prop.name}"
+            for note in prop.annotations:
+                if note.name == "name" and note.args and isinstance(note.args[0], ast.StringLit):
+                    name = join_name(ctx.path, note.args[0].text)
+            made = v.Instance(name, _type(prop.expr), prop.expr.span)
+            self.fill_args(made, prop.expr.bound, ctx.env, ctx.where, ctx.path)
+            ctx.control.externs.append(made)
+            return made
+        found = self.value(prop.expr, ctx)
+        if not isinstance(found, v.Instance):
+            self.fail(prop.expr, f"'{prop.name}' has to name an instance")
+        found.used = True
+        return found
+
+    def _exclusive(
+        self, instance: v.Instance, what: str, table: Table, prop: ast.Property
+    ) -> None:
+        owner = self.attached.setdefault(instance, table)
+        if owner is not table:
+            self.fail(
+                prop.expr, f"'{instance.name}' is already among the {what} of '{owner.name}'"
+            )
+
+    attached: dict[v.Instance, Table]
+
+    def _entries(self, table: Table, decl: ast.TableDecl, ctx: Context) -> None:
+        if decl.entries is None:
+            return
+        table.entries = []
+        table.entries_const = decl.entries_const
+        if table.profile is not None:
+            self.fail(decl, f"table '{decl.name}': entries do not go with an action profile")
+        elements = [e for e in decl.key or [] if e.match_kind != "selector"]
+        explicit = self._priorities(decl)
+        for n, entry in enumerate(decl.entries):
+            keys = [
+                self.entry_key(k, e, ctx)
+                for k, e in zip(entry.keys, decl.key or [], strict=True)
+                if e in elements
+            ]
+            action = self._listed(table, entry.action)
+            args = self._args(entry.action, ctx)
+            priority = explicit[n]
+            table.entries.append(
+                TableEntry(keys, action, args, priority, entry.const, entry.span)
+            )
+
+    def _priorities(self, decl: ast.TableDecl) -> list[int]:
+        """bmv2's priorities, the smallest first: order of the text unless given."""
+        entries = decl.entries or []
+        noted: list[int | None] = []
+        for entry in entries:
+            found: int | None = None
+            for note in entry.annotations:
+                if note.name == "priority" and note.args:
+                    value = note.args[0]
+                    if isinstance(value, ast.IntLit):
+                        found = value.number
+            noted.append(found)
+        if any(e.priority is not None for e in entries):
+            return self._explicit_priorities(decl, entries)
+        return [x if x is not None else n + 1 for n, x in enumerate(noted)]
+
+    def _explicit_priorities(
+        self, decl: ast.TableDecl, entries: list[ast.Entry]
+    ) -> list[int]:
+        """`priority = n:` with largest_priority_wins and priority_delta (spec 14.2.1.4)."""
+        wins = decl.property("largest_priority_wins")
+        largest = wins is None or bool(wins.expr.value)
+        step_prop = decl.property("priority_delta")
+        step = step_prop.expr.value if step_prop and isinstance(step_prop.expr.value, int) else 1
+        values: list[int] = []
+        current = 0
+        first = entries[0].priority if entries else None
+        if first is None and largest:
+            current = (len(entries) - 1) * step + 1 + step
+        for entry in entries:
+            if entry.priority is not None and isinstance(entry.priority.value, int):
+                current = entry.priority.value
+            else:
+                current = current - step if largest else current + step
+            values.append(current)
+        if not largest:
+            return values
+        order = sorted(set(values), reverse=True)
+        rank = {value: n + 1 for n, value in enumerate(order)}
+        return [rank[x] for x in values]
+
+    # ---- what the control plane sees
+
+    def collect(self, control: ControlInstance, info: BlockInfo) -> None:
+        """Tables, actions and externs in the order they are declared, sub-controls in place."""
+        extras = {id(a.decl): a for a in control.special}
+        for local in control.decl.locals:
+            if isinstance(local, ast.TableDecl) and local in control.tables:
+                info.tables.append(control.tables[local])
+            elif isinstance(local, ast.ActionDecl):
+                if local in control.actions:
+                    info.actions.append(control.actions[local])
+                elif id(local) in extras:
+                    info.actions.append(extras[id(local)])
+            elif isinstance(local, ast.InstanceDecl) and local in control.children:
+                self.collect(control.children[local], info)
+        info.externs.extend(control.externs)
+        for child in control.direct:
+            self.collect(child, info)
+
+
+def _extern(instance: v.Instance) -> str:
+    return instance.type.decl.name if isinstance(instance.type, t.TExtern) else ""
+
+
+def _children(stmt: ast.Stmt) -> list[object]:
+    if isinstance(stmt, ast.BlockStmt):
+        return list(stmt.body)
+    if isinstance(stmt, ast.IfStmt):
+        return [stmt.yes] + ([stmt.no] if stmt.no is not None else [])
+    if isinstance(stmt, ast.SwitchStmt):
+        return [c.body for c in stmt.cases if c.body is not None]
+    if isinstance(stmt, ast.CallStmt):
+        return [stmt.call]
+    return []
