@@ -37,8 +37,6 @@ def test_the_vectors_of_the_readme():
     text = (Path(__file__).parents[2] / "p4src" / "README.md").read_text()
     row = r"^\| (0x\w+) \| `(.*?)` \| `(.*?)` \| (0x\w+) \| (0x\w+) \| (0x\w+)"
     rows = re.findall(row, text, re.M)
-        r"^\| (0x\w+) \| `(.*?)` \| `(.*?)` \| (0x\w+) \| (0x\w+) \| (0x\w+)", text, re.M
-    )
     assert len(rows) == 4
     for salt, src, dst, label, sport, wanted in rows:
         found = ecmp.flow_hash(
