@@ -92,8 +92,7 @@ class Agent:
             elif self.control.owns(fd):
                 self.control.readable(fd)
             elif self._watch.changed():
-                for port in self.nics:
-                    self._update_port(port)
+                self._update_ports()
         now = now_ns()
         due = endpoint.next_deadline()
         if due is not None and now >= due:
@@ -140,6 +139,7 @@ class Agent:
         self._next_sample += interval
         if self._next_sample <= now:  # behind: skip what was missed
             self._next_sample = now + interval
+        self._update_ports()  # the kernel may tell late, see Nic.running
         self.log.write(now, sample(self))
         self.log.flush()
 
@@ -152,6 +152,10 @@ class Agent:
     def set_admin(self, port: int, up: bool) -> None:
         self._admin_up[port] = up
         self._update_port(port)
+
+    def _update_ports(self) -> None:
+        for port in self.nics:
+            self._update_port(port)
 
     def _update_port(self, port: int) -> None:
         up = self.port_up(port)

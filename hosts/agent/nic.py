@@ -7,6 +7,7 @@ these (bench/endpoint.py), so there is no C here.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import socket
 import struct
@@ -20,8 +21,8 @@ PACKET_STATISTICS = 6
 PACKET_QDISC_BYPASS = 20
 PACKET_IGNORE_OUTGOING = 23
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
-SIOCGIFFLAGS = 0x8913
-IFF_UP, IFF_RUNNING = 0x1, 0x40
+SIOCGIFFLAGS, SIOCETHTOOL, ETHTOOL_GLINK = 0x8913, 0x8946, 0x0A
+IFF_UP = 0x1
 BUFFER_BYTES = 16 << 20
 FRAME_ROOM = 65536
 
@@ -104,14 +105,21 @@ class Nic:
         return self._drops
 
     def running(self) -> bool:
-        """Whether the interface is up and has a carrier."""
-        request = struct.pack("16sH14x", self.interface.encode(), 0)
+        """Whether the interface is up and has a carrier, at this moment.
+
+        Not IFF_RUNNING: that follows the carrier up to a second late when both ends of a veth
+        pair happen to have the same index in their namespaces.
+        """
+        name = self.interface.encode()
+        link = bytearray(struct.pack("II", ETHTOOL_GLINK, 0))
+        request = struct.pack("16sP16x", name, ctypes.addressof(ctypes.c_char.from_buffer(link)))
         try:
-            reply = fcntl.ioctl(self.sock, SIOCGIFFLAGS, request)
+            reply = fcntl.ioctl(self.sock, SIOCGIFFLAGS, struct.pack("16sH22x", name, 0))
+            fcntl.ioctl(self.sock, SIOCETHTOOL, request)
         except OSError:
             return False
         flags: int = struct.unpack_from("H", reply, 16)[0]
-        return flags & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING
+        return bool(flags & IFF_UP and struct.unpack_from("I", link, 4)[0])
 
     def stats(self) -> dict[str, object]:
         return {
