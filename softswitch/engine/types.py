@@ -276,20 +276,34 @@ DROP_CAUSES = (
     "tx_error",
     "too_long",
     "no_buffer",
+    "pipeline_egress",
+    "no_port",
+    "priority",
+    "loop",
+    "reload",
 )
-"""Names in `PortStats.drops`.
+"""Names in `PortStats.drops`, in the order of the C side's DROP_*.
 
 On the egress port: queue_full, port_down (also frames in queue or delay line when the
-port went down), loss, blackhole, tx_error, no_buffer (packet store exhausted).
-On the ingress port: pipeline (dropped by the program, parser included; a copy that had
-nowhere to go counts too), port_down (arrived while down), too_long, rx_socket (dropped
-by the kernel before the engine saw it; not part of rx_packets), no_buffer.
+port went down), loss, blackhole, tx_error (the kernel refused the frame), pipeline_egress
+(dropped by the program's egress), too_long.
+On the ingress port: pipeline (dropped by the program's ingress; also a multicast without
+replicas), port_down (arrived while down), too_long, rx_socket (dropped by the kernel before
+the engine saw it: not part of rx_packets, nor of the totals), no_buffer (packet store
+exhausted), no_port (sent to a port that does not exist), priority (queue number out of
+range), loop (resubmitted or recirculated too often).
+Either: reload (inside the switch when the program was replaced).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PortStats:
-    """Counts since the port was added. See `Engine.conservation` for how they balance."""
+    """Counts since the port was added.
+
+    They balance exactly: enqueued = dequeued + sum(queue_depth), and
+    dequeued = tx_packets + recirculated + in_flight (towards the wire) + the drops
+    pipeline_egress, loss, blackhole, tx_error, port_down and too_long of egress.
+    """
 
     rx_packets: int
     rx_bytes: int
@@ -301,12 +315,27 @@ class PortStats:
     enqueued: int
     """Frames accepted by the traffic manager for this port, all priorities."""
     dequeued: int
+    recirculated: int
+    """Left a queue of this port and went back to ingress."""
     queue_depth: tuple[int, ...]
     queue_depth_max: int
     """Deepest single queue since the last read with reset."""
     in_flight: int
     """Frames in this port's delay lines (both directions) or on its serialiser."""
     up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchTotals:
+    """Packets of the whole switch: received + copies = sent + packet_in + dropped + held."""
+
+    received: int
+    copies: int
+    """Made by multicast and clones; negative when originals were replaced by fewer."""
+    sent: int
+    packet_in: int
+    dropped: int
+    held: int
 
 
 @dataclass(frozen=True, slots=True)
