@@ -76,15 +76,19 @@ class _Writer:
                 self._table(table)
             for value_set in block.value_sets:
                 self._value_set(*value_set)
-        for group in (self.model.global_externs, *(b.externs for b in self.model.blocks)):
-            for instance in group:
-                self._extern(instance)
+        for instance in self._instances():
+            self._extern(instance)
         for header in self.model.controller_headers:
             self._controller_header(header)
         for digest in self.model.digests:
             self._digest(digest)
-        self.info.type_info.SetInParent()
+        if self.info.tables or any(self._instances()) or self.model.calls_externs:
+            self.info.type_info.SetInParent()
         return self.info
+
+    def _instances(self) -> list[Instance]:
+        groups = (self.model.global_externs, *(b.externs for b in self.model.blocks))
+        return [i for group in groups for i in group]
 
     # ---- ids
 
@@ -98,12 +102,11 @@ class _Writer:
                     self._register(ids.TABLE, table.name, table.decl)
             for name, _, _, decl in block.value_sets:
                 self._register(ids.VALUE_SET, name, decl)
-        for group in (self.model.global_externs, *(b.externs for b in self.model.blocks)):
-            for instance in group:
-                kind = _KINDS.get(_extern_name(instance))
-                if kind is not None:
-                    fixed = annotation_number(instance.annotations, "id")
-                    self._report(self.ids.add(kind, instance.name, fixed), instance.span)
+        for instance in self._instances():
+            kind = _KINDS.get(_extern_name(instance))
+            if kind is not None:
+                fixed = annotation_number(instance.annotations, "id")
+                self._report(self.ids.add(kind, instance.name, fixed), instance.span)
         for header in self.model.controller_headers:
             self._register(ids.CONTROLLER_HEADER, control_plane_name(header), header)
         for digest in self.model.digests:
@@ -263,9 +266,8 @@ class _Writer:
             field.match_type = _MATCH[key.match]
             self.types.note(key.type)
             field.bitwidth = self.types.control_width(key.type)
-            name = type_name(key.type)
-            if name and not isinstance(t.base(key.type), t.TEnum):
-                field.type_name.name = name
+            if isinstance(key.type, t.TNew):
+                field.type_name.name = key.type.name
 
     # ---- externs
 

@@ -13,11 +13,7 @@ from softswitch.p4.lower.storage import control_plane_name
 
 def type_name(type_: t.Type) -> str:
     """The name P4Info refers to a type by, for those that have one there."""
-    if isinstance(type_, (t.TNew, t.TSerEnum)):
-        return type_.name
-    if isinstance(type_, t.TEnum):
-        return type_.name
-    return ""
+    return type_.name if isinstance(type_, (t.TNew, t.TEnum)) else ""
 
 
 class TypeInfo:

@@ -30,6 +30,7 @@ class Context:
     in_action: bool = False
     outer_block: Block | None = None  # where `exit` goes inside an action
     depth: int = 0
+    called: bool = False  # inside the body of a directly called action
     control: Any = None  # lower.tables.ControlInstance
 
     def into(self, out: list[Statement]) -> Context:

@@ -26,6 +26,7 @@ class ExternLowering(CallLowering):
             self.fail(e, f"extern function '{name}' is not supported")
         if ctx.where not in _PIPELINES and name not in _ANYWHERE:
             self.fail(e, f"'{name}' can be called in ingress and egress only, not in {ctx.where}")
+        self.model.calls_externs |= ctx.where != "parser"
         found = method(e, args, ctx)
         return found if isinstance(found, v.Value) else v.Nothing()
 
@@ -150,7 +151,7 @@ class ExternLowering(CallLowering):
         type_ = t.base(e.type_values[0])
         data = self.value(args["data"], ctx)
         decl = type_.decl if isinstance(type_, t.TStruct) else None
-        name = "digest"
+        name = f"digest_{len(self.model.digests)}"
         if decl is not None and isinstance(type_, t.TStruct) and type_.kind == "struct":
             name = control_plane_name(decl)
         ident = self._field_list(self.model.learn_lists, name, data, ctx, e.span)

@@ -230,6 +230,7 @@ class BlockInfo:
     name: str
     tables: list[Table] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
+    shared: dict[Action, None] = field(default_factory=dict)  # top-level actions used here
     externs: list[Instance] = field(default_factory=list)
     value_sets: list[tuple[str, int, t.Type, ast.ValueSetDecl]] = field(default_factory=list)
 
@@ -265,3 +266,4 @@ class Model:
     direct_meters: dict[Instance, Leaf] = field(default_factory=dict)
     controller_headers: list[ast.StructLike] = field(default_factory=list)
     annotations: list[ast.Annotation] = field(default_factory=list)  # of main
+    calls_externs: bool = False  # some control calls an extern function

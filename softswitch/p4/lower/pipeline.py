@@ -28,17 +28,16 @@ Target = str | None
 class PipelineBuilder:
     """Builds from the end backwards: every statement knows what follows it."""
 
-    def __init__(self, model: Model, reporter: Reporter, pipeline: Pipeline) -> None:
+    def __init__(
+        self, model: Model, reporter: Reporter, pipeline: Pipeline, names: set[str]
+    ) -> None:
         self.model = model
         self.reporter = reporter
         self.pipeline = pipeline
         self.nodes: dict[str, Node] = {}
         self.after: dict[Block, Target] = {}
         self.shared: dict[tuple[int, Target], Target] = {}
-        self.names: set[str] = {
-            table.name for block in model.blocks for table in block.tables
-        }
-        self.counter = 0
+        self.names = names  # of nodes, unique over all pipelines
 
     def build(self, body: list[Statement]) -> None:
         """Fill the pipeline."""
@@ -148,11 +147,10 @@ class PipelineBuilder:
         return node.name
 
     def _fresh(self, prefix: str) -> str:
-        while True:
-            self.counter += 1
-            name = f"{prefix}_{self.counter + 1}"
-            if name not in self.names:
-                return name
+        n = len(self.names)
+        while f"{prefix}_{n}" in self.names:
+            n += 1
+        return f"{prefix}_{n}"
 
     def _unique(self, name: str) -> str:
         found, n = name, 0

@@ -58,17 +58,16 @@ class ProgramLowering(ParserLowering):
         egress = self._pipeline(blocks["eg"], "egress")
         self._checksums(blocks["ck"], verify=False)
         self._deparser(blocks["dep"])
-        for control, pipeline, body in (ingress, egress):
+        for control, _, _ in (ingress, egress):
             info = BlockInfo(control.instance.name)
             self.collect(control, info)
+            info.actions = [*info.shared, *info.actions]
             model.blocks.append(info)
-        for control, pipeline, body in (ingress, egress):
-            PipelineBuilder(model, self.reporter, pipeline).build(body)
+        names = {table.name for block in model.blocks for table in block.tables}
+        for _, pipeline, body in (ingress, egress):
+            PipelineBuilder(model, self.reporter, pipeline, names).build(body)
             model.pipelines.append(pipeline)
         model.blocks.insert(0, self.parser_info)
-        if self.global_actions:
-            shared = BlockInfo("", actions=list(self.global_actions.values()))
-            model.blocks.insert(0, shared)
         for decl in self.checked.program.decls:
             if isinstance(decl, ast.StructLike) and decl.annotation("controller_header"):
                 model.controller_headers.append(decl)
@@ -90,7 +89,7 @@ class ProgramLowering(ParserLowering):
             assert expr is not None
             if isinstance(expr, ast.Call) and expr.kind == "ctor":
                 assert isinstance(expr.target, t.TBlock)
-                made = v.Instance(control_plane_name(expr.target.decl), expr.target, expr.span)
+                made = v.Instance(expr.target.decl.name, expr.target, expr.span)
                 self.fill_args(made, expr.bound, {}, "program", ())
                 blocks[param.name] = made
                 continue
@@ -276,6 +275,7 @@ class ProgramLowering(ParserLowering):
 
     def _checksum(self, call: ast.Call, ctx: Context, verify: bool) -> None:
         args = {p.name: x for p, x in call.bound}
+        self.model.calls_externs = True
         algorithm = self.symbol(args["algo"], call.span)
         for expr in (args["condition"], args["data"], args["checksum"]):
             if expr is None:

@@ -80,6 +80,11 @@ class StmtLowering(ExternLowering):
         negate = False
         while isinstance(cond, ast.Unary) and cond.op == "!":
             cond, negate = cond.operand, not negate
+        if isinstance(s.cond.value, bool):
+            live = s.yes if s.cond.value else s.no
+            if live is not None:
+                self.stmt(live, ctx)
+            return
         yes: list[Statement] = []
         no: list[Statement] = []
         self.stmt(s.yes, ctx.into(yes))

@@ -45,6 +45,7 @@ class ControlInstance:
     direct: list[ControlInstance] = field(default_factory=list)
     special: list[Action] = field(default_factory=list)  # actions bound per table
     applied: int = 0
+    shared: dict[Action, None] = field(default_factory=dict)  # top-level actions it uses
 
 
 def join_name(path: tuple[str, ...], name: str) -> str:
@@ -242,6 +243,8 @@ class TableLowering(KeyLowering):
         if decl not in cache:
             path = control.path if own else ()
             cache[decl] = self._make_action(decl, path, control, {})
+        if not own:
+            control.shared[cache[decl]] = None
         return cache[decl]
 
     global_actions: dict[ast.ActionDecl, Action]
@@ -284,10 +287,10 @@ class TableLowering(KeyLowering):
         decl = e.target
         assert isinstance(decl, ast.ActionDecl)
         control: ControlInstance = ctx.control
-        if not ctx.in_action and not decl.params:
+        if not ctx.in_action and not ctx.called and not decl.params:
             ctx.out.append(CallAction(e.span, self.get_action(decl, ctx)))
             return
-        if not ctx.in_action and decl in control.decl.locals:
+        if not ctx.in_action and not ctx.called:
             self._note_called(decl, control)
         passed = self.pass_arguments(e.bound, ctx, e.span, isolated=False)
         block = Block(e.span, [])
@@ -302,6 +305,7 @@ class TableLowering(KeyLowering):
             in_action=ctx.in_action,
             outer_block=ctx.outer_block,
             depth=ctx.depth + 1,
+            called=True,
             control=control,
         )
         self.body(decl.body, inner)
@@ -312,13 +316,13 @@ class TableLowering(KeyLowering):
         """P4Info lists an action even when only direct calls, which are inlined, use it."""
         if decl in control.actions:
             return
-        name = join_name(control.path, control_plane_name(decl))
-        params = [
-            ActionParam(control_plane_name(p), p.type or t.UNKNOWN, p)
-            for p in decl.params
-            if not p.direction
-        ]
-        control.special.append(Action(name, decl, params, [], decl.span))
+        own = decl in control.decl.locals
+        name = join_name(control.path if own else (), control_plane_name(decl))
+        action = Action(name, decl, [], [], decl.span)
+        if own:
+            control.special.append(action)
+        else:
+            control.shared[action] = None
 
     # ---- tables
 
@@ -443,7 +447,10 @@ class TableLowering(KeyLowering):
         epilogue: list[Statement] = []
         self.copy_back(passed, pass_ctx.into(epilogue), ref.span)
         action.body = [*prologue, *action.body, *epilogue]
-        control.special.append(action)
+        if path:
+            control.special.append(action)
+        else:
+            control.shared[action] = None
         return action
 
     def _listed(self, table: Table, ref: ast.ActionRef) -> Action:
@@ -494,7 +501,7 @@ class TableLowering(KeyLowering):
             name = f"{table.name}_{prop.name}"
             for note in prop.annotations:
                 if note.name == "name" and note.args and isinstance(note.args[0], ast.StringLit):
-                    name = join_name(ctx.path, note.args[0].text)
+                    name = note.args[0].text.lstrip(".")
             made = v.Instance(name, _type(prop.expr), prop.expr.span)
             self.fill_args(made, prop.expr.bound, ctx.env, ctx.where, ctx.path)
             ctx.control.externs.append(made)
@@ -583,6 +590,7 @@ class TableLowering(KeyLowering):
 
     def collect(self, control: ControlInstance, info: BlockInfo) -> None:
         """Tables, actions and externs in the order they are declared, sub-controls in place."""
+        info.shared.update(control.shared)
         extras = {id(a.decl): a for a in control.special}
         for local in control.decl.locals:
             if isinstance(local, ast.TableDecl) and local in control.tables:
