@@ -64,7 +64,11 @@ def runtime() -> tuple[Any, Any]:
     ffi = FFI()
     ffi.cdef(declarations())
     path = build_shared(
-        [CSRC / f for f in RUNTIME], "runtime", include=[CSRC], libs=["-ldl", "-lpthread"]
+        [CSRC / f for f in RUNTIME],
+        "runtime",
+        include=[CSRC],
+        flags=["-fvisibility=hidden"],
+        libs=["-ldl", "-lpthread"],
     )
     return ffi, ffi.dlopen(str(path))
 

@@ -5,7 +5,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "rt.h"
+/* Only the calls of api.h are visible outside: libc has an advance() of its own. */
+#pragma GCC visibility push(default)
 #include "api.h"
+#pragma GCC visibility pop
 
 #define MAX_QUEUES 8
 #define MAX_PORT 65536u
