@@ -122,6 +122,15 @@ def _write(path: Path, value: str) -> None:
         raise WiringError(f"set {path} to {value}: {error.strerror}") from None
 
 
+def require_free_names(plan: Plan, spaces: Namespaces) -> None:
+    """Raise WiringError when an interface of the plan's name is there already: it is not ours
+    to change, nor to remove later."""
+    taken = spaces.links()
+    for name, _ in _macs(plan):
+        if name in taken:
+            raise WiringError(f"{name}: an interface of that name exists already")
+
+
 def wire(plan: Plan, spaces: Namespaces) -> None:
     """Make all links of the plan, configure both ends, bring them up and check them.
 

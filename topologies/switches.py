@@ -155,7 +155,7 @@ class BuiltinBackend:
             "--ctl",
             str(self._sockets / f"{switch.name}.sock"),
             "--seed",
-            str(self._seed * 1000 + switch.device_id),
+            str((self._seed * 1000 + switch.device_id) % 2**64),
             "--log-file",
             str(self._logs / f"{switch.name}.log"),
         ]
