@@ -48,23 +48,24 @@ def wire_capacity(
 
     Exact for one flow and for flows that share no link; an upper bound otherwise (flows are
     merged into one commodity). Maximum flow, so what the surviving paths can carry is
-    counted and not how many of them there are.
+    counted and not how many of them there are. A path goes up and then down, as routing
+    does: never up again, and never through a host.
     """
     edges: list[tuple[str, str, int]] = []
+    everything = 1
+    turns: set[str] = set()
     for link in view.links.values():
-        if link.name not in down:
-            edges.append((link.a.node, link.b.node, link.rate_bps))
-            edges.append((link.b.node, link.a.node, link.rate_bps))
-    everything = sum(capacity for _a, _b, capacity in edges) + 1
-    # A host may both send and receive: split it, so that traffic does not pass through it.
-    sources = {src for src, _dst in flows}
-    sinks = {dst for _src, dst in flows}
-    split: list[tuple[str, str, int]] = []
-    for a, b, capacity in edges:
-        split.append((f"{a}/out" if a in sources else a, f"{b}/in" if b in sinks else b, capacity))
-    split.extend((SOURCE, f"{src}/out", everything) for src in sources)
-    split.extend((f"{dst}/in", SINK, everything) for dst in sinks)
-    return max_flow(split, SOURCE, SINK)
+        if link.name in down:
+            continue
+        low, high = link.a.node, link.b.node
+        edges.append((f"{low}/up", f"{high}/up", link.rate_bps))
+        edges.append((f"{high}/down", f"{low}/down", link.rate_bps))
+        everything += 2 * link.rate_bps
+        turns.update(end.node for end in (link.a, link.b) if not end.is_host)
+    edges.extend((f"{node}/up", f"{node}/down", everything) for node in turns)
+    edges.extend((SOURCE, f"{src}/up", everything) for src in {src for src, _dst in flows})
+    edges.extend((f"{dst}/down", SINK, everything) for dst in {dst for _src, dst in flows})
+    return max_flow(edges, SOURCE, SINK)
 
 
 def goodput_capacity(

@@ -29,7 +29,9 @@ class Reading:
         """The reading as a reason, for people."""
         side = "less than" if self.at_least else "more than"
         place = f" ({self.where})" if self.where else ""
-        return f"{self.name} {self.measured:.3g} {self.unit}{place}, {side} {self.bound:g}"
+        return (
+            f"{self.name} {self.measured:.3g} {self.unit}{place}, {side} {self.bound:g} {self.unit}"
+        )
 
 
 @dataclass(frozen=True)

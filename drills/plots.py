@@ -94,7 +94,6 @@ def goodput(timeline: Timeline) -> str:
         _outages(axes, timeline, label=True)
         times = [t for t, _v in timeline.goodput]
         rates = [v / 1e6 for _t, v in timeline.goodput]
-        axes.fill_between(times, rates, color=BLUE, alpha=0.12, lw=0)
         axes.plot(times, rates, color=BLUE, lw=1.8, label="goodput")
         edges = [t for t, _v in timeline.capacity]
         levels = [v / 1e6 for _t, v in timeline.capacity]
@@ -186,6 +185,7 @@ def queues(timeline: Timeline, ports: Sequence[PortTimeline], trim: int) -> str:
             axes.set_ylim(0, deepest * 1.15)
             axes.set_yticks([0, deepest])
             axes.tick_params(axis="y", labelsize=7, length=2)
+            axes.tick_params(axis="x", length=0)
             axes.grid(axis="y", visible=False)
             axes.set_ylabel(port.name, rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
             axes.annotate(

@@ -40,6 +40,15 @@ def number(value: float | int | str | None, unit: str = "") -> str:
     return f"{text} {unit}".strip()
 
 
+def _bound(item: Expectation) -> str:
+    """What had to be, in words."""
+    if item.relation == "at most" and item.bound == 0:
+        return "none"
+    if item.relation == "is":
+        return str(item.bound)
+    return f"{item.relation} {number(item.bound, item.unit)}"
+
+
 def expectation_rows(items: Sequence[Expectation]) -> list[dict[str, Any]]:
     """Rows of the table, what does not hold first."""
     ordered = sorted(items, key=lambda item: item.ok)
@@ -49,7 +58,7 @@ def expectation_rows(items: Sequence[Expectation]) -> list[dict[str, Any]]:
             "name": item.name,
             "title": item.title,
             "measured": number(item.measured, item.unit),
-            "bound": f"{item.relation} {number(item.bound, item.unit)}".strip(),
+            "bound": _bound(item),
         }
         for item in ordered
     ]

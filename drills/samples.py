@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from controller.counters import MARKED, TRIMMED, TRIMMED_LASTHOP
 from drills import kernel
 from drills.api import Ctl, Testbed
 from drills.events import DRILL, Event
 
 Clock = Callable[[], int]
 
-MARK_COUNTERS = ("FabricEgress.marked",)
-TRIM_COUNTERS = ("FabricIngress.trimmed", "FabricIngress.trimmed_lasthop")
+MARK_COUNTERS = (MARKED,)
+TRIM_COUNTERS = (TRIMMED, TRIMMED_LASTHOP)
 
 
 def _ports(stats: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
