@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-from controller.entities import Entity, Group, Member, TableEntry
+from controller.entities import Entity, Group, GroupRef, Member, TableEntry
 from controller.program import SwitchProgram
 
 Operation: TypeAlias = Literal["INSERT", "MODIFY", "DELETE"]
@@ -32,8 +32,10 @@ def reconcile(wanted: SwitchProgram, existing: Iterable[Entity] = ()) -> list[li
     Default entries cannot be inserted or deleted, so they are modified when not as wanted.
     """
     held: dict[tuple[object, ...], Entity] = {entity.key: entity for entity in existing}
-    keep = {entity.key for entity in wanted.entities}
+    keep = {entity.key for entity in wanted.entities} - _to_replace(wanted, held)
     gone = [entity for key, entity in held.items() if key not in keep]
+    for entity in gone:
+        del held[entity.key]
     batches = [
         [Update("DELETE", entity) for entity in gone if isinstance(entity, TableEntry)],
         [Update("DELETE", entity) for entity in gone if isinstance(entity, Group)],
@@ -50,6 +52,36 @@ def reconcile(wanted: SwitchProgram, existing: Iterable[Entity] = ()) -> list[li
         [Update("DELETE", entity) for entity in gone if isinstance(entity, Member)],
     ]
     return [batch for batch in batches if batch]
+
+
+def _to_replace(
+    wanted: SwitchProgram, held: dict[tuple[object, ...], Entity]
+) -> set[tuple[object, ...]]:
+    """Keys of groups that must be deleted and inserted again, and of the entries that use them.
+
+    bmv2 refuses to modify a group in which a member that stays gets another watch port ("error
+    when activating member").
+    """
+    keys: set[tuple[object, ...]] = set()
+    ids: set[int] = set()
+    for group in wanted.groups:
+        old = held.get(group.key)
+        if isinstance(old, Group):
+            before = {member.member: member.watch_port for member in old.members}
+            if any(
+                before.get(member.member, member.watch_port) != member.watch_port
+                for member in group.members
+            ):
+                keys.add(group.key)
+                ids.add(group.id)
+    keys |= {
+        entity.key
+        for entity in held.values()
+        if isinstance(entity, TableEntry)
+        and isinstance(entity.action, GroupRef)
+        and entity.action.group in ids
+    }
+    return keys
 
 
 def _changes(wanted: Sequence[E], held: dict[tuple[object, ...], Entity]) -> list[Update]:

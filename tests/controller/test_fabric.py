@@ -49,7 +49,7 @@ def test_failover_groups_on_a_running_fabric(fakes, compiled):
     with control(fakes, compiled, failover_groups=True) as controller:
         controller.connect()
         updates = controller.program()
-        wanted = {name: 6 if PLAN.switch(name).uplinks else 0 for name in PLAN.switches}
+        wanted = {name: 9 if PLAN.switch(name).uplinks else 0 for name in PLAN.switches}
         assert updates == wanted
         held = controller.session("p0t0-0").read_all(_no_defaults())
         watched = [e for e in held if isinstance(e, Group)]

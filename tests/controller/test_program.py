@@ -183,6 +183,15 @@ def test_reconcile_leads_from_any_state_to_the_wanted_one(switch, before, after)
         assert batches == []
 
 
+def test_a_group_whose_watch_ports_change_is_replaced():
+    """bmv2 cannot modify it."""
+    batches = reconcile(programs(True)[T0], by_key(programs(False)[T0]).values())
+    changes = [(u.operation, str(u.entity).split()[0]) for batch in batches for u in batch]
+    assert ("MODIFY", p.UPLINK_SELECTOR) not in changes
+    assert changes[:2] == [("DELETE", p.UPLINKS), ("DELETE", p.UPLINK_SELECTOR)]
+    assert ("INSERT", p.UPLINK_SELECTOR) in changes
+
+
 def test_a_fresh_switch_takes_three_writes():
     batches = reconcile(programs(True)[T0])
     assert [batch[0].operation for batch in batches] == ["INSERT"] * 3

@@ -118,7 +118,7 @@ def test_what_is_dropped_is_counted_by_port_and_cause(make, frame, cause):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-@given(cut=st.integers(0, 120), noise=st.binary(max_size=40), flip=st.integers(0, 119))
+@given(cut=st.integers(1, 120), noise=st.binary(max_size=40), flip=st.integers(0, 119))
 def test_no_frame_is_multiplied_or_lost_without_a_count(shared, cut, noise, flip):
     frame = bytearray(frames.mrc(H0, H2, payload=8)[:cut] + noise)
     if flip < len(frame):
