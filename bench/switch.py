@@ -1,0 +1,315 @@
+"""The switch beside a bare AF_PACKET forwarder, on the same links in the same run.
+
+    generator -> g0 == s0 -> forwarder or switch -> s1 == k0
+
+Everything is in a network namespace of its own. What arrives at k0 is read from the
+interface's counter. The offered load is above what either can do, so the figure is the
+rate at which frames come through; CPU time per frame, kernel work for it included, is
+given beside it because it does not depend on who else uses the machine.
+
+Forwarder and switch are measured in turn, several times, and the medians compared, so that
+slow drifts of the machine hit both.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from softswitch.engine import (
+    ActionCall,
+    Engine,
+    Exact,
+    GroupMember,
+    GroupRef,
+    Lpm,
+    PortConfig,
+)
+from softswitch.engine.build import build_program
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE / "csrc"
+FABRIC = HERE.parent / "p4src" / "mrc_fabric.p4"
+ROUND_MS = 700
+ROUNDS = 3
+GENERATOR_CPU, SUBJECT_CPU = 0, 1
+DESTINATION = 0xFD00_0000_0001_0000_0000_0000_0000_0002
+SOURCE = 0xFD00_0000_0000_0000_0000_0000_0000_0001
+
+
+class BenchError(Exception):
+    """A measurement could not be made."""
+
+
+def mrc_frame(size: int, label: int) -> bytes:
+    """A trimmable MRC WRITE Middle of `size` bytes, ECT(0), with its own entropy."""
+    udp_len = size - 14 - 40
+    eth = bytes.fromhex("020000000001020000000002") + b"\x86\xdd"
+    tclass = 10 << 2 | 2
+    ip6 = struct.pack(">IHBB", 6 << 28 | tclass << 20 | label & 0xFFFFF, udp_len, 17, 64)
+    ip6 += SOURCE.to_bytes(16, "big") + DESTINATION.to_bytes(16, "big")
+    udp = struct.pack(">HHHH", 0xC000 | label & 0x3FFF, 4791, udp_len, 0)
+    bth = struct.pack(">BBHII", 0xC7, 0, 0xFFFF, 0x000003, label & 0xFFFFFF)
+    body = eth + ip6 + udp + bth
+    return body + bytes(size - len(body))
+
+
+def set_up_fabric(engine: Engine, out: int) -> None:
+    """mrc_fabric as on a T0: routes, one uplink group, classes, trimming, ECN."""
+    info = engine.info.tables
+    engine.table_set_default("FabricIngress.salt", ActionCall("FabricIngress.set_salt", (0x1234567,)))
+    for i in range(8):
+        host = DESTINATION + (i + 1 << 64)
+        engine.table_add(
+            "FabricIngress.route", [Lpm(host, 128)], ActionCall("FabricIngress.forward", (1, 2, 3))
+        )
+    engine.table_add(
+        "FabricIngress.route", [Lpm(DESTINATION, 48)], ActionCall("FabricIngress.spray", (1,))
+    )
+    members = [
+        engine.member_add(
+            "FabricIngress.uplink_selector", ActionCall("FabricIngress.forward", (out, 2, 3 + i))
+        )
+        for i in range(4)
+    ]
+    group = engine.group_create("FabricIngress.uplink_selector")
+    engine.group_set_members(
+        "FabricIngress.uplink_selector", group, [GroupMember(m, 1, out) for m in members]
+    )
+    engine.table_add("FabricIngress.uplinks", [Exact(1)], GroupRef(group))
+    for dscp, action in ((10, "trimmable_class"), (14, "trimmable_class"), (46, "control_class")):
+        engine.table_add(
+            "FabricIngress.classes", [Exact(dscp)], ActionCall(f"FabricIngress.{action}")
+        )
+    engine.table_add(
+        "FabricIngress.trim_profile",
+        [Exact(out)],
+        ActionCall("FabricIngress.trim_at", (30, 168, 12, 1_000_000)),
+    )
+    if "FabricEgress.ecn" in info:
+        engine.table_add(
+            "FabricEgress.ecn", [Exact(out)], ActionCall("FabricEgress.mark_between", (6, 24, 3641))
+        )
+
+
+def load_program(program: Path | None) -> tuple[Mapping[str, Any], str]:
+    """(bmv2 JSON, name): a given JSON or P4 file, else the fabric program."""
+    source = program or FABRIC
+    if source.suffix == ".json":
+        return jsonlib.loads(source.read_text()), source.name
+    from softswitch.p4 import compile_file
+
+    return compile_file(source).json, source.name
+
+
+def _run(*args: str) -> None:
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"{' '.join(args)}: {done.stderr.strip() or done.returncode}")
+
+
+@contextmanager
+def links() -> Iterator[None]:
+    """The two veth pairs, in the namespace we are in."""
+    pairs = (("g0", "s0"), ("s1", "k0"))
+    for a, b in pairs:
+        _run("ip", "link", "add", a, "mtu", "9216", "type", "veth", "peer", "name", b, "mtu", "9216")
+        for name in (a, b):
+            try:
+                Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+            except OSError:
+                pass
+            _run("ip", "link", "set", name, "up")
+    try:
+        yield
+    finally:
+        for a, _ in pairs:
+            subprocess.run(["ip", "link", "del", a], capture_output=True, check=False)
+
+
+def received(ifname: str) -> int:
+    """Frames that arrived at an interface of this namespace."""
+    for line in Path("/proc/self/net/dev").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name.strip() == ifname:
+            return int(rest.split()[1])
+    raise BenchError(f"no interface {ifname}")
+
+
+def _pin(cpu: int) -> set[int]:
+    old = os.sched_getaffinity(0)
+    if cpu in old:
+        os.sched_setaffinity(0, {cpu})
+    return old
+
+
+class Bench:
+    """Measures one frame size."""
+
+    def __init__(self, size: int, tmp: Path) -> None:
+        self.size = size
+        self.frames = tmp / f"frames{size}"
+        data = b"".join(mrc_frame(size, i * 0x9E37 + 1) for i in range(256))
+        self.frames.write_bytes(struct.pack("=I", size) + data)
+        self.forwarder = build_program([CSRC / "forwarder.c"], "forwarder", include=[CSRC])
+        self.generator = build_program([CSRC / "generator.c"], "generator", include=[CSRC])
+
+    def _generate(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.generator), "g0", str(self.frames), str(ROUND_MS), "0", str(GENERATOR_CPU)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def _through(self) -> tuple[float, int]:
+        """(frames/s at k0, frames offered) while the generator runs."""
+        before, start = received("k0"), time.monotonic()
+        gen = self._generate()
+        out, _ = gen.communicate(timeout=30)
+        seconds = time.monotonic() - start
+        sent = int(jsonlib.loads(out)["sent"])
+        return (received("k0") - before) / seconds, sent
+
+    def bare(self) -> dict[str, float]:
+        """One round with the forwarder."""
+        proc = subprocess.Popen(
+            [str(self.forwarder), "s0", "s1", str(ROUND_MS + 600), str(SUBJECT_CPU)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if proc.stdout is None or proc.stdout.readline().strip() != "ready":
+            raise BenchError("the bare forwarder did not start")
+        rate, sent = self._through()
+        out, _ = proc.communicate(timeout=30)
+        r = jsonlib.loads(out)
+        return {"pps": rate, "cpu_ns": r["cpu_ns"] / max(1, r["frames"]), "offered": float(sent)}
+
+    def switch(self, program: Mapping[str, Any]) -> dict[str, float]:
+        """One round with the engine, its ports without a rate limit."""
+        old = _pin(SUBJECT_CPU)  # the data-path thread inherits it
+        engine = Engine(program, seed=1)
+        try:
+            engine.add_port(1, PortConfig())
+            engine.add_port(2, PortConfig())
+            if "FabricIngress.route" in engine.info.tables:
+                set_up_fabric(engine, 2)
+            elif "I.route" in engine.info.tables:
+                member = engine.member_add("I.sel", ActionCall("I.out_port", (2,)))
+                group = engine.group_create("I.sel")
+                engine.group_set_members("I.sel", group, [GroupMember(member)])
+                engine.table_add("I.route", [Lpm(DESTINATION, 48)], GroupRef(group))
+            engine.start({1: "s0", 2: "s1"})
+            cpu = engine.fidelity().cpu_ns
+            rate, sent = self._through()
+            stats = engine.port_stats(2)
+            if stats.tx_packets == 0:
+                raise BenchError("the program forwarded nothing: its tables are not known here")
+            used = engine.fidelity().cpu_ns - cpu
+            return {
+                "pps": rate,
+                "cpu_ns": used / max(1, stats.tx_packets),
+                "offered": float(sent),
+            }
+        finally:
+            engine.close()
+            os.sched_setaffinity(0, old)
+
+    def measure(self, program: Mapping[str, Any]) -> dict[str, Any]:
+        """Medians of several rounds of both, and their ratios."""
+        bare, ours = [], []
+        for _ in range(ROUNDS):
+            bare.append(self.bare())
+            ours.append(self.switch(program))
+
+        def middle(rounds: list[dict[str, float]], key: str) -> float:
+            return statistics.median(r[key] for r in rounds)
+
+        return {
+            "frame_bytes": self.size,
+            "forwarder_pps": middle(bare, "pps"),
+            "switch_pps": middle(ours, "pps"),
+            "ratio": middle(ours, "pps") / max(1.0, middle(bare, "pps")),
+            "forwarder_cpu_ns_per_frame": middle(bare, "cpu_ns"),
+            "switch_cpu_ns_per_frame": middle(ours, "cpu_ns"),
+            "cpu_ratio": middle(bare, "cpu_ns") / max(1.0, middle(ours, "cpu_ns")),
+            "offered_pps": middle(ours, "offered") / (ROUND_MS / 1e3),
+        }
+
+
+def measure(program: Path | None, sizes: tuple[int, ...]) -> dict[str, Any]:
+    """Measure inside the current network namespace, which must be our own."""
+    source, name = load_program(program)
+    out: dict[str, Any] = {"program": name, "cpus": len(os.sched_getaffinity(0))}
+    with links(), tempfile.TemporaryDirectory() as tmp:
+        for size in sizes:
+            out[f"{size} B"] = Bench(size, Path(tmp)).measure(source)
+        from bench import bmv2
+
+        beside = bmv2.measure(source, sizes, Path(tmp))
+        if beside:
+            out["simple_switch"] = beside
+    return out
+
+
+def run(
+    program: Path | None = None, sizes: tuple[int, ...] = (128, 4096), json: bool = False
+) -> dict[str, Any]:
+    """Measure in a fresh network namespace and return the ratios; `json` prints them too.
+
+    Raises BenchError when a namespace cannot be had or a step fails.
+    """
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        raise BenchError("unshare (util-linux) is not installed")
+    how = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
+    command = [unshare, *how, sys.executable, "-m", "bench.switch", "--sizes"]
+    command.append(",".join(map(str, sizes)))
+    if program is not None:
+        command += ["--program", str(program)]
+    done = subprocess.run(
+        command,
+        cwd=HERE.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise BenchError(f"switch bench failed: {lines[-1]}")
+    result: dict[str, Any] = jsonlib.loads(done.stdout)
+    if json:
+        print(jsonlib.dumps(result, indent=2))
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """The child: options --program FILE --sizes N,N; prints JSON."""
+    program, sizes = None, (128, 4096)
+    args = iter(argv)
+    for a in args:
+        if a == "--program":
+            program = Path(next(args))
+        elif a == "--sizes":
+            sizes = tuple(int(x) for x in next(args).split(","))
+    try:
+        print(jsonlib.dumps(measure(program, sizes)))
+    except Exception as e:
+        print(f"{type(e).__name__}: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
