@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import platform
 import socket
@@ -31,6 +32,8 @@ from softswitch.engine.types import EngineError, PortConfig
 
 if TYPE_CHECKING:
     from softswitch.engine import Engine
+
+LOG = logging.getLogger("softswitch.ctl")
 
 MAX_LINE = 1 << 20
 """Longest request or reply line in bytes."""
@@ -204,6 +207,9 @@ class CtlServer:
             return {"ok": True, **op(request)}
         except (CtlError, EngineError) as error:
             return {"ok": False, "error": str(error)}
+        except Exception as error:
+            LOG.exception("request failed")
+            return {"ok": False, "error": f"internal error: {type(error).__name__}: {error}"}
 
     # -- operations
     def _port(self, request: Mapping[str, object]) -> int:
@@ -244,7 +250,9 @@ class CtlServer:
             values["drops"] = dict(stats.drops)
             ports[str(port)] = values
         fidelity = asdict(engine.fidelity())
-        return {"now": time.monotonic_ns(), "ports": ports, "fidelity": fidelity}
+        totals = asdict(engine.totals())
+        now = time.monotonic_ns()
+        return {"now": now, "ports": ports, "totals": totals, "fidelity": fidelity}
 
     def _op_counters(self, request: Mapping[str, object]) -> dict[str, Any]:
         names = request.get("names")
@@ -346,7 +354,7 @@ class CtlClient:
         return reply
 
     def stats(self, reset_max: bool = False) -> dict[str, Any]:
-        """{"now": ns, "ports": {port: PortStats fields}, "fidelity": {...}}."""
+        """{"now": ns, "ports": {port: PortStats fields}, "totals": ..., "fidelity": ...}."""
         reply = self.request("stats", reset_max=reset_max)
         reply["ports"] = {int(port): value for port, value in reply["ports"].items()}
         return reply

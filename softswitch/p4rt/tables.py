@@ -19,7 +19,7 @@ from softswitch.p4rt.matching import Key
 from softswitch.p4rt.meters import from_rates, to_rates
 from softswitch.p4rt.profiles import OneShot, ProfileStore
 from softswitch.p4rt.schema import TableSpec
-from softswitch.p4rt.status import Code, P4RTError, invalid, not_found, unimplemented
+from softswitch.p4rt.status import Code, P4RTError, invalid, not_found
 
 INSERT, MODIFY, DELETE = 1, 2, 3
 
@@ -142,7 +142,9 @@ class TableStore:
         if raw.action_kind != wire.NO_ACTION:
             kind, target = self._target(raw)
             try:
-                self._engine.table_modify(spec.name, record.handle, self._entry(kind, target))
+                self._engine.table_modify(
+                    spec.name, record.handle, self._entry(kind, target), raw.idle_timeout_ns
+                )
             except Exception:
                 self._drop_oneshot(target)
                 raise
@@ -150,6 +152,9 @@ class TableStore:
             self._use(record.kind, record.target, -1)
             self._drop_oneshot(record.target)
             record.kind, record.target = kind, target
+        elif raw.idle_timeout_ns != record.idle_timeout_ns:
+            same = self._entry(record.kind, record.target)
+            self._engine.table_modify(spec.name, record.handle, same, raw.idle_timeout_ns)
         if not record.const:
             record.controller_metadata = raw.controller_metadata
             record.metadata = raw.metadata
@@ -307,10 +312,9 @@ class TableStore:
     # -- reading
     def read(self, raw: wire.RawEntry) -> Iterator[bytes]:
         """Bodies of Entity for the entries that `raw` selects."""
-        if raw.time_since_last_hit is not None:
-            if not self.spec.idle_timeout or raw.is_default_action:
-                raise invalid(f"table {self.spec.name}: has no idle timeout")
-            raise unimplemented("time_since_last_hit is not available")
+        idle = raw.time_since_last_hit is not None
+        if idle and (not self.spec.idle_timeout or raw.is_default_action):
+            raise invalid(f"table {self.spec.name}: has no idle timeout")
         for key, record in self.select(raw):
             body = self.encode(key, record)
             if raw.counter_data is not None and self.spec.direct_counter:
@@ -320,6 +324,9 @@ class TableStore:
                 rates = self._engine.direct_meter_get(self.spec.name, record.handle)
                 if rates:
                     body += wire.field_bytes(6, from_rates(rates).SerializeToString())
+            if idle:
+                elapsed = self._engine.entry_idle_ns(self.spec.name, record.handle)
+                body += wire.field_bytes(10, wire.field_varint(1, elapsed))
             yield wire.field_bytes(2, body)
 
     def select(self, raw: wire.RawEntry) -> Iterator[tuple[Key | None, EntryRec]]:

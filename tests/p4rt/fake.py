@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from softswitch.engine.types import (
@@ -27,6 +28,7 @@ from softswitch.engine.types import (
     ProgramError,
     ProgramInfo,
     Range,
+    SwitchTotals,
     TableEntry,
     TableFull,
     Ternary,
@@ -120,7 +122,13 @@ class FakeEngine:
         return self._up[port]
 
     def port_stats(self, port: int, reset_max: bool = False) -> PortStats:
-        return PortStats(1, 64, 2, 128, {"loss": 3}, 0, 2, 2, (0, 0), 5, 0, True)
+        values: dict[str, Any] = {item.name: 0 for item in fields(PortStats)}
+        values |= {"drops": {"loss": 3}, "queue_depth": (0, 0), "queue_depth_max": 5, "up": True}
+        return PortStats(**values)
+
+    def totals(self) -> SwitchTotals:
+        values: dict[str, Any] = {item.name: 0 for item in fields(SwitchTotals)}
+        return SwitchTotals(**values)
 
     def fidelity(self, reset: bool = False) -> Fidelity:
         return Fidelity(services=1)
@@ -168,7 +176,7 @@ class FakeEngine:
         entries[handle] = TableEntry(handle, tuple(match), action, priority)
         return handle
 
-    def table_modify(self, table: str, handle: int, action: Any) -> None:
+    def table_modify(self, table: str, handle: int, action: Any, ttl_ns: int = 0) -> None:
         old = self._table(table).get(handle)
         if old is None:
             raise NoSuchEntry("no entry")
