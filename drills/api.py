@@ -15,6 +15,11 @@ Json = dict[str, Any]
 class Agent(Protocol):
     """The control socket of one host agent (`hosts.agent.client.AgentClient`)."""
 
+    @property
+    def path(self) -> str:
+        """The socket."""
+        ...
+
     def call(self, op: str, *, timeout: float | None = None, **fields: Any) -> Json:
         """One request, one reply; raises when the reply is not ok."""
         ...

@@ -56,7 +56,9 @@ def judge(
         phases = phases_of(events)
         book = _ledger(events, view)
     except (IncompleteRun, KeyError, TypeError, ValueError) as error:
-        return _void(drill, info, f"the record is incomplete: {_words(error)}")
+        reasons = [str(e["why"]) for e in events if e.type == "void"]
+        reasons.append(f"the record is incomplete: {_words(error)}")
+        return _void(drill, info, tuple(reasons))
     within = [s for s in samples if phases.steady <= s.t <= phases.stop]
     fidelity = judge_fidelity(within, drill.fidelity)
     integrity = judge_integrity(events)
@@ -109,16 +111,16 @@ def _windows(phases: Phases) -> dict[str, Window]:
     return {"before": phases.before, "during": phases.during, "after": phases.after}
 
 
-def _void(drill: Drill, info: RunInfo, reason: str) -> Summary:
+def _void(drill: Drill, info: RunInfo, reasons: tuple[str, ...]) -> Summary:
     return Summary(
         run_id=info.run_id,
         drill=drill.name,
         verdict="void",
-        why=(reason,),
+        why=reasons,
         fidelity="degraded (not measured)",
         expectations=(),
         metrics=dict.fromkeys(MEASURES),
-        ledger={"balanced": False, "imbalance": None, "problems": [reason]},
+        ledger={"balanced": False, "imbalance": None, "problems": [reasons[0]]},
         versions=info.versions,
         run={k: v for k, v in info.to_json().items() if k not in ("run_id", "versions")},
     )

@@ -79,8 +79,9 @@ class _Run:
     ) -> None:
         self.drill, self.testbed, self.view = drill, testbed, view
         self.waiter, self.show = waiter, show
-        self.flows = Flows(drill.workload, testbed)
-        self.sampler = Sampler(testbed, waiter.now)
+        agents = dict(testbed.agents)
+        self.flows = Flows(drill.workload, agents)
+        self.sampler = Sampler(testbed, agents, waiter.now)
         self.tails = [Tail(path) for path in testbed.event_files.values()]
         self.events: list[Event] = []
         self.agent_events: list[Event] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.counters import MARKED, TRIMMED, TRIMMED_LASTHOP
 from drills import kernel
-from drills.api import Ctl, Testbed
+from drills.api import Agent, Ctl, Testbed
 from drills.events import DRILL, Event
 
 Clock = Callable[[], int]
@@ -41,8 +41,11 @@ def marks_and_trims(ctl: Ctl, ports: list[str]) -> tuple[dict[str, int], dict[st
 class Sampler:
     """Takes samples of all switches and of the machine."""
 
-    def __init__(self, testbed: Testbed, clock: Clock, *, counters: bool = True) -> None:
+    def __init__(
+        self, testbed: Testbed, agents: Mapping[str, Agent], clock: Clock, *, counters: bool = True
+    ) -> None:
         self._testbed = testbed
+        self._agents = agents
         self._clock = clock
         self._counters = counters
         self._load: tuple[int, kernel.Load] | None = None
@@ -103,7 +106,7 @@ class Sampler:
             if self._counters:
                 marks[switch], trims[switch] = marks_and_trims(ctl, list(switches[switch]))
         nics: dict[str, Any] = {}
-        for host, agent in self._testbed.agents.items():
+        for host, agent in self._agents.items():
             for nic in self._testbed.plan.hosts[host].nics:
                 nics[nic.ifname] = {}
             for port, values in agent.call("stats")["nics"].items():
