@@ -198,7 +198,8 @@ def _finish_switch_ends(plan: Plan, spaces: Namespaces) -> None:
         for info in wanted:
             _write(_SYSCTL / info.name / "disable_ipv6", "1")
             _require_off(info.name, offloads.switch_off(info.name))
-    sock.send([netlink.set_up(info.index, info.name) for info in wanted])
+    # The loopback too: the switches' control sockets are on it.
+    sock.send([netlink.set_up(info.index, info.name) for info in (infos["lo"], *wanted)])
 
 
 def _finish_host(plan: Plan, host: HostPlan, spaces: Namespaces) -> None:

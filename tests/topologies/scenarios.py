@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import random
+import select
+import socket
+import struct
 import subprocess
 import time
+from ipaddress import IPv6Address
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.topologies.fabrics import plan as small_plan
 from tests.topologies.fabrics import two_plane
 from tests.topologies.forwarder import PythonForwarder
+from topologies import ecmp
 from topologies.builder import BuildError, Fabric, build
 from topologies.kernel import WiringError, check
 from topologies.links import LinkError
-from topologies.netlink import Netlink, NetlinkError, VethEnd, new_veth, set_up
+from topologies.netlink import Netlink, NetlinkError, VethEnd, namespace, new_veth, set_up
 from topologies.offloads import Offloads
-from topologies.plan import UnknownNameError
+from topologies.paths import path_of
+from topologies.plan import Plan, UnknownNameError
+
+Evs = list[tuple[int, int]]
 
 
 def _ping(fabric: Fabric, src: str, dst: str, plane: int, size: int = 56) -> bool:
@@ -301,3 +311,113 @@ def netlink_explains_refusals(_tmp: Path) -> None:
             "generic-receive-offload: off",
         ):
             assert feature in out
+
+
+def evs_take_the_predicted_links(tmp: Path) -> None:
+    """On the real switches, programmed by the real controller: every packet goes where the
+    plan says, with static tables and with failover groups around a cut link."""
+    from controller.fabric import FabricController
+    from mrclab.program import compiled
+    from topologies.switches import BuiltinBackend
+
+    program, p4info = compiled()
+    fabric_plan = two_plane()
+    rng = random.Random(7)
+    evs = [(i % 2, rng.getrandbits(32)) for i in range(160)]
+    cut = "p0t0-0:p0t1-1"
+    for groups in (False, True):
+        with (
+            build(fabric_plan, BuiltinBackend(tmp / str(groups))) as fabric,
+            FabricController(
+                fabric_plan,
+                fabric.grpc,
+                program,
+                p4info,
+                failover_groups=groups,
+                on_failure=print,
+            ) as controller,
+        ):
+            controller.connect()
+            controller.program()
+            taps = _taps(fabric)
+            for src, dst in (("h0", "h2"), ("h3", "h1")):
+                assert _links_seen(fabric, taps, src, dst, evs) == _predicted(src, dst, evs)
+            fabric.links.cut(cut)
+            assert _links_seen(fabric, taps, "h0", "h2", evs) == _predicted(
+                "h0", "h2", evs, down={cut}, failover_groups=groups
+            )
+
+
+def _predicted(src: str, dst: str, evs: Evs, **state: Any) -> dict[str, set[tuple[int, int]]]:
+    """Link -> the EVs that come out of it at the far end."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for plane, ev in evs:
+        path = path_of(two_plane(), src, dst, plane, ev, **state)
+        for link in path.links:
+            if link != path.lost_at:
+                found.setdefault(link, set()).add((plane, ev))
+    return found
+
+
+Taps = dict[socket.socket, tuple[str, int]]
+
+
+def _taps(fabric: Fabric) -> Taps:
+    """A socket for what arrives at each end of each link, with the link and its plane."""
+    taps: Taps = {}
+    for link in fabric.plan.links.values():
+        for end in (link.a, link.b):
+            space = fabric.spaces.fd(end.node) if end.node in fabric.plan.hosts else None
+            with namespace(space):
+                sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            sock.setsockopt(263, 23, 1)  # PACKET_IGNORE_OUTGOING: arrivals only
+            sock.bind((end.ifname, 0x86DD))
+            taps[sock] = (link.name, link.plane)
+    return taps
+
+
+def _links_seen(
+    fabric: Fabric, taps: Taps, src: str, dst: str, evs: Evs
+) -> dict[str, set[tuple[int, int]]]:
+    """Send one packet per EV; link -> the EVs that arrived at one of its ends."""
+    plan = fabric.plan
+    seen: dict[str, set[tuple[int, int]]] = {}
+    with namespace(fabric.spaces.fd(src)):
+        senders = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(2)]
+    for sender, nic in zip(senders, plan.host(src).nics, strict=True):
+        sender.bind((nic.ifname, 0))
+    for start in range(0, len(evs), 80):
+        for plane, ev in evs[start : start + 80]:
+            senders[plane].send(_frame(plan, src, dst, plane, ev))
+        _drain(taps, seen, quiet=0.1)
+    for sender in senders:
+        sender.close()
+    return seen
+
+
+def _frame(plan: Plan, src: str, dst: str, plane: int, ev: int) -> bytes:
+    nic, far = plan.host(src).nics[plane], plan.host(dst).nics[plane]
+    label, sport = ecmp.split_ev(ev)
+    payload = bytes(64)
+    udp = struct.pack("!HHHH", sport, 9, 8 + len(payload), 0) + payload
+    ip = struct.pack("!IHBB", 6 << 28 | label, len(udp), 17, 64)
+    ip += IPv6Address(nic.ipv6).packed + IPv6Address(far.ipv6).packed
+    return bytes.fromhex((nic.gateway_mac + nic.mac).replace(":", "")) + b"\x86\xdd" + ip + udp
+
+
+def _drain(sockets: Taps, seen: dict[str, set[tuple[int, int]]], quiet: float) -> None:
+    """Read until nothing has come for ``quiet`` seconds."""
+    while True:
+        ready, _, _ = select.select(list(sockets), [], [], quiet)
+        if not ready:
+            return
+        for sock in ready:
+            try:
+                frame = sock.recv(65536)
+            except OSError:  # told once by a socket on an interface that is down
+                continue
+            if frame[20] == 17:
+                link, plane = sockets[sock]
+                label = int.from_bytes(frame[15:18], "big") & 0xFFFFF
+                ev = ecmp.join_ev(label, int.from_bytes(frame[54:56], "big"))
+                seen.setdefault(link, set()).add((plane, ev))

@@ -29,6 +29,7 @@ pytestmark = [
         "mininet_prompt_works",
         "failures_leave_nothing",
         "bring_up_is_fast",
+        "evs_take_the_predicted_links",
     ],
 )
 def test_scenario(scenario: str, tmp_path: Path) -> None:
