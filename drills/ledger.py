@@ -6,7 +6,7 @@ Two kinds of row. *Wire*: from the sender's interface to the receiver's socket,
 
 *Switch*: from the sockets of all ports of a switch to all its egress interfaces,
 
-    received = left + dropped by each named cause + still queued
+    received + copies made = left + handed to the CPU + dropped by each named cause + still held
 
 The ledger works on the difference of two snapshots, both taken when nothing moves. A row
 that does not balance makes the run void: frames went somewhere that nobody counted.
@@ -20,8 +20,9 @@ from typing import Any
 
 from drills.view import End, FabricView, direction_name
 
-EGRESS_CAUSES = ("queue_full", "port_down", "loss", "blackhole", "tx_error", "no_buffer")
-INGRESS_CAUSES = ("pipeline", "too_long")
+EGRESS_CAUSES = ("queue_full", "port_down", "loss", "blackhole", "tx_error", "pipeline_egress")
+"""Causes that a switch counts at the port a frame was meant to leave by. `port_down` also has
+the frames that arrived by a port while it was down: both are losses of that link."""
 SOCKET_CAUSE = "rx_socket"
 KERNEL_CAUSE = "kernel"
 FILTERED_CAUSE = "not_mrc"
@@ -58,10 +59,15 @@ class SwitchRow:
     drops: Mapping[str, int]
     held: int
     """Change of what is queued or in a delay line between the snapshots."""
+    copies: int = 0
+    """Made by multicast and clones."""
+    packet_in: int = 0
+    """Handed to the control plane."""
 
     @property
     def imbalance(self) -> int:
-        return self.received - self.sent - sum(self.drops.values()) - self.held
+        gone = self.sent + self.packet_in + sum(self.drops.values()) + self.held
+        return self.received + self.copies - gone
 
 
 @dataclass(frozen=True)
@@ -93,8 +99,9 @@ class Ledger:
                 if cause != FILTERED_CAUSE:
                     total[cause] = total.get(cause, 0) + count
         for row in self.switches:
-            for cause in INGRESS_CAUSES:
-                total[cause] = total.get(cause, 0) + row.drops.get(cause, 0)
+            for cause, count in row.drops.items():
+                if cause not in EGRESS_CAUSES:
+                    total[cause] = total.get(cause, 0) + count
         return {cause: count for cause, count in total.items() if count}
 
     @property
@@ -130,6 +137,8 @@ class Ledger:
                     "sent": row.sent,
                     "drops": {k: v for k, v in row.drops.items() if v},
                     "held": row.held,
+                    "copies": row.copies,
+                    "packet_in": row.packet_in,
                     "imbalance": row.imbalance,
                 }
                 for row in self.switches
@@ -140,7 +149,8 @@ class Ledger:
 class Snapshot:
     """Counters of everything at one moment, as recorded in an event of type `counters`.
 
-    `switches`: switch -> port number (text) -> PortStats fields. `interfaces`: kernel
+    `switches`: switch -> port number (text) -> PortStats fields. `totals`: switch -> fields of
+    SwitchTotals. `interfaces`: kernel
     counters by interface name (rx_packets, rx_dropped, tx_packets, tx_dropped, ...).
     `nics`: host interface -> counts of its agent's socket (rx_packets, tx_packets,
     sock_drops). `marks`, `trims`: switch -> port number (text) -> frames.
@@ -148,6 +158,7 @@ class Snapshot:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.switches: Mapping[str, Mapping[str, Mapping[str, Any]]] = data.get("switches", {})
+        self.totals: Mapping[str, Mapping[str, int]] = data.get("totals", {})
         self.interfaces: Mapping[str, Mapping[str, int]] = data.get("interfaces", {})
         self.nics: Mapping[str, Mapping[str, int]] = data.get("nics", {})
         self.marks: Mapping[str, Mapping[str, int]] = data.get("marks", {})
@@ -166,11 +177,6 @@ class Snapshot:
 def _drops(stats: Mapping[str, Any]) -> Mapping[str, int]:
     drops = stats.get("drops", {})
     return drops if isinstance(drops, Mapping) else {}
-
-
-def held(stats: Mapping[str, Any]) -> int:
-    """Frames inside a switch port: queued, being sent, or in a delay line."""
-    return sum(int(n) for n in stats.get("queue_depth", ())) + int(stats.get("in_flight", 0))
 
 
 class _Delta:
@@ -192,6 +198,10 @@ class _Delta:
 
     def nic(self, end: End, key: str) -> int:
         return int(self.end.nic(end).get(key, 0)) - int(self.start.nic(end).get(key, 0))
+
+    def total(self, switch: str, key: str) -> int:
+        before, after = self.start.totals.get(switch, {}), self.end.totals.get(switch, {})
+        return int(after.get(key, 0)) - int(before.get(key, 0))
 
     def count(self, which: str, end: End) -> int:
         def read(snapshot: Snapshot) -> int:
@@ -242,16 +252,24 @@ def _wire_row(delta: _Delta, link: str, direction: str, sender: End, receiver: E
 
 
 def _switch_row(delta: _Delta, switch: str, ports: Iterable[str]) -> SwitchRow:
-    received = sent = change = 0
+    received = sent = 0
     drops: dict[str, int] = {}
     for port in ports:
         end = End(switch, int(port), "")
         received += delta.port(end, "rx_packets")
         sent += delta.port(end, "tx_packets")
-        change += held(delta.end.port(end)) - held(delta.start.port(end))
-        for cause in (*EGRESS_CAUSES, *INGRESS_CAUSES):
-            drops[cause] = drops.get(cause, 0) + delta.drop(end, cause)
-    return SwitchRow(switch, received, sent, drops, change)
+        for cause in _drops(delta.end.port(end)):
+            if cause != SOCKET_CAUSE:
+                drops[cause] = drops.get(cause, 0) + delta.drop(end, cause)
+    return SwitchRow(
+        switch,
+        received,
+        sent,
+        drops,
+        held=delta.total(switch, "held"),
+        copies=delta.total(switch, "copies"),
+        packet_in=delta.total(switch, "packet_in"),
+    )
 
 
 def build(view: FabricView, start: Snapshot, end: Snapshot) -> Ledger:

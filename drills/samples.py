@@ -99,10 +99,13 @@ class Sampler:
         (`settled`) to know that nothing moved.
         """
         switches: dict[str, Any] = {}
+        totals: dict[str, Any] = {}
         marks: dict[str, Any] = {}
         trims: dict[str, Any] = {}
         for switch, ctl in self._testbed.ctl.items():
-            switches[switch] = _ports(ctl.stats(reset_max=False))
+            stats = ctl.stats(reset_max=False)
+            switches[switch] = _ports(stats)
+            totals[switch] = dict(stats["totals"])
             if self._counters:
                 marks[switch], trims[switch] = marks_and_trims(ctl, list(switches[switch]))
         nics: dict[str, Any] = {}
@@ -122,6 +125,7 @@ class Sampler:
         data = {
             "name": name,
             "switches": switches,
+            "totals": totals,
             "interfaces": interfaces,
             "nics": nics,
             "marks": marks,
@@ -132,11 +136,7 @@ class Sampler:
 
 def quiet(event: Event) -> bool:
     """True when no switch port holds a frame."""
-    return not any(
-        sum(port.get("queue_depth", ())) or port.get("in_flight", 0)
-        for ports in event["switches"].values()
-        for port in ports.values()
-    )
+    return not any(totals["held"] for totals in event["totals"].values())
 
 
 def same_traffic(a: Event, b: Event) -> bool:

@@ -27,6 +27,9 @@ KERNEL = dict.fromkeys(
 )  # fmt: skip
 
 
+TOTALS = dict.fromkeys(("received", "copies", "sent", "packet_in", "dropped", "held"), 0)
+
+
 @dataclass(frozen=True)
 class IfStats:
     """As topologies.netlink.IfStats."""
@@ -128,8 +131,12 @@ class FakeCtl:
         del reset_max
         fidelity = {"late_p99_ns": 100_000, "late_max_ns": 300_000, "cpu_ns": 1}
         # The real client gives port numbers as integers.
-        return {"now": time.monotonic_ns(), "ports": {n: port() for n in self._ports},
-                "fidelity": fidelity}  # fmt: skip
+        return {
+            "now": time.monotonic_ns(),
+            "ports": {number: port() for number in self._ports},
+            "totals": TOTALS,
+            "fidelity": fidelity,
+        }
 
     def counters(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: {"packets": [0] * 512, "bytes": [0] * 512} for name in names}

@@ -31,7 +31,11 @@ KERNEL = dict.fromkeys(
 
 
 def state(
-    *, host: dict[str, int] | None = None, kernel: dict[str, Any] | None = None, **ports: Any
+    *,
+    host: dict[str, int] | None = None,
+    kernel: dict[str, Any] | None = None,
+    totals: dict[str, int] | None = None,
+    **ports: Any,
 ) -> Snapshot:
     names = {"down": ("t0", "1"), "up": ("t0", "2"), "far": ("t1", "1")}
     switches: dict[str, dict[str, Any]] = {"t0": {}, "t1": {}}
@@ -41,7 +45,14 @@ def state(
     for name, values in (kernel or {}).items():
         interfaces[name].update(values)
     nic = {"rx_packets": 0, "tx_packets": 0, "sock_drops": 0, **(host or {})}
-    return Snapshot({"switches": switches, "interfaces": interfaces, "nics": {"h0-p0": nic}})
+    return Snapshot(
+        {
+            "switches": switches,
+            "totals": {"t0": totals or {}},
+            "interfaces": interfaces,
+            "nics": {"h0-p0": nic},
+        }
+    )
 
 
 def book(end: Snapshot, start: Snapshot | None = None) -> Ledger:
@@ -106,10 +117,29 @@ def test_errors_in_opposite_directions_do_not_cancel() -> None:
     assert ledger.imbalance > 0
 
 
-def test_frames_still_queued_are_not_lost() -> None:
-    ledger = book(state(down={"rx_packets": 5}, up={"queue_depth": [3, 1], "in_flight": 1}))
-    assert {item.switch: item.imbalance for item in ledger.switches}["t0"] == 0
-    assert {item.switch: item.held for item in ledger.switches}["t0"] == 5
+def test_frames_still_held_are_not_lost() -> None:
+    ledger = book(state(down={"rx_packets": 5}, totals={"held": 5}))
+    first = next(item for item in ledger.switches if item.switch == "t0")
+    assert (first.held, first.imbalance) == (5, 0)
+
+
+def test_copies_and_frames_for_the_controller_are_counted() -> None:
+    ledger = book(
+        state(
+            down={"rx_packets": 2},
+            up={"tx_packets": 3},
+            far={"rx_packets": 3, "pipeline": 3},
+            totals={"copies": 2, "packet_in": 1},
+        )
+    )
+    assert next(item for item in ledger.switches if item.switch == "t0").imbalance == 0
+
+
+def test_any_cause_of_the_switch_counts() -> None:
+    end = state(down={"rx_packets": 4})
+    end.switches["t0"]["2"]["drops"].update(no_port=3, a_new_cause=1)
+    first = next(item for item in book(end).switches if item.switch == "t0")
+    assert first.imbalance == 0
 
 
 def test_kernel_drops_explain_only_what_is_missing() -> None:
