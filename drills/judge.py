@@ -273,7 +273,13 @@ def _number(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
-def verdict_line(summary: Summary) -> str:
-    """One line for a terminal."""
+def verdict_lines(summary: Summary) -> list[str]:
+    """The verdict for a terminal: what was expected, then one line that sums up."""
+    lines = []
+    for item in summary.expectations:
+        mark = "ok  " if item.ok else "FAIL"
+        unit = "" if item.unit == "share" else f" {item.unit}"
+        found = "not measured" if item.measured is None else f"{_number(item.measured)}{unit}"
+        lines.append(f"  {mark} {item.title}: {found} ({item.relation} {_number(item.bound)})")
     reasons = f": {summary.why[0]}" if summary.why else ""
-    return f"{summary.drill}: {summary.verdict.upper()}{reasons}"
+    return [*lines, f"{summary.drill}: {summary.verdict.upper()}{reasons}"]

@@ -22,13 +22,13 @@ from rich.console import Console
 
 from drills import faults as fault_objects
 from drills.api import Testbed
-from drills.capacity import wire_capacity
+from drills.capacity import goodput_capacity
 from drills.events import DRILL, Event, Tail, merge, write_atomic, write_events
 from drills.faults import Fault, FaultError
 from drills.flows import Flows
 from drills.format import Drill, check_names
 from drills.goodput import series
-from drills.judge import judge, verdict_line
+from drills.judge import judge, verdict_lines
 from drills.phases import Window
 from drills.progress import Progress, Silent, Status, for_console, rate
 from drills.record import RunInfo, split
@@ -87,7 +87,7 @@ class _Run:
         self.agent_events: list[Event] = []
         self.faults = [fault_objects.build(spec, testbed.links) for spec in drill.timeline]
         self.active: dict[int, Fault] = {}
-        self.capacity = wire_capacity(view, [(f.src, f.dst) for f in drill.workload.flows])
+        self.capacity = goodput_capacity(view, [(f.src, f.dst) for f in drill.workload.flows])
         self.seed = seed
         self.begin = 0
         self.phase = "warm-up"
@@ -98,7 +98,7 @@ class _Run:
         self.events.append(Event(self.waiter.now(), DRILL, kind, data))
 
     def mark(self, name: str) -> None:
-        self.phase = name
+        self.phase = {"start": "warm-up", "steady": "before"}.get(name, name)
         self.record("phase", name=name)
 
     def read_agents(self) -> None:
@@ -179,7 +179,7 @@ class _Run:
             elapsed_s=(now - self.begin) / S,
             total_s=self.drill.duration / S,
             goodput_bps=goodput.rate(window) * 8,
-            capacity_bps=float(self.capacity),
+            capacity_bps=self.capacity,
             bad_evs=sum(int(c.get("ASSUMED_BAD", 0)) for c in counts),
             retransmitted=sum(int(e.get("retransmitted") or 0) for e in newest.values()),
         )
@@ -268,7 +268,7 @@ def _record(run: _Run) -> None:
         run.prepare()
         run.show.say(
             f"  flows: {', '.join(f'{c.src} > {c.dst}' for c in run.flows.connections)}; "
-            f"capacity {rate(run.capacity)}"
+            f"capacity {rate(run.capacity)} of payload"
         )
         run.start()
         run.follow()
@@ -323,7 +323,8 @@ def run_drill(
             write_events(out_dir / "events.jsonl", everything)
             summary = judge(*split(everything), drill, view, info)
             finish(out_dir, summary, everything, drill, view)
-            show.say(verdict_line(summary))
+            for line in verdict_lines(summary):
+                show.say(line)
     finally:
         waiter.close()
     return summary
