@@ -9,6 +9,7 @@ import sys
 import click
 
 from mrclab import ROOT
+from mrclab.errors import EXIT_FAIL, EXIT_PASS
 
 CHECKS = (
     ("ruff check", ["ruff", "check", "--quiet", "."]),
@@ -42,12 +43,26 @@ def test_command(no_checks: bool, pytest_args: tuple[str, ...]) -> int:
             )
             if done.returncode != 0:
                 failed.append(name)
-    print("== pytest", flush=True)
-    arguments = list(pytest_args) if pytest_args else ["-q", "-n", "2", "--dist", "worksteal"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+    # Real-time labs need the machine to themselves; the rest runs on all cores.
+    rounds = (
+        [("pytest", list(pytest_args))]
+        if pytest_args
+        else [
+            ("pytest: real-time labs, one at a time", ["-q", "-m", "realtime"]),
+            (
+                "pytest: all others",
+                ["-q", "-m", "not realtime", "-n", "auto", "--dist", "worksteal"],
+            ),
+        ]
     )
+    for name, arguments in rounds:
+        print(f"== {name}", flush=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+        )
+        if done.returncode != 0:
+            failed.append(name)
     if failed:
-        print(f"lab test: {', '.join(failed)} failed (see above)", file=sys.stderr)
-        return 1
-    return done.returncode
+        print(f"lab test: failed: {', '.join(failed)} (see above)", file=sys.stderr)
+        return EXIT_FAIL
+    return EXIT_PASS
