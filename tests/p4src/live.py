@@ -48,7 +48,8 @@ def make_ports() -> dict[int, socket.socket]:
             sh("ip", "link", "set", name, "mtu", "9000", "up")
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         sock.bind((f"t{port}", 0x86DD))
-        sock.setsockopt(263, 23, 1)
+        sock.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
         sockets[port] = sock
     return sockets
 

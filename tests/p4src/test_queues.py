@@ -142,11 +142,28 @@ def test_a_port_that_died_with_packets_waiting_does_not_trim_for_ever(make):
 
 
 def test_an_idle_port_is_not_mistaken_for_one_that_died(make):
-    """Long silence, then a burst: the queue is full although nothing has left for a second."""
+    """Long silence, a control packet on the wire, then a burst: the queue is full although no
+    data packet has left for seconds."""
     switch = make(rate_bps=RATE)
     switch.now += 5_000 * MS
-    out = switch.send(1, *burst(switch, 60))
-    assert sum(len(frame) == TRIM_LENGTH for _port, frame in out) in (29, 30)
+    out = switch.send(1, *burst(switch, 1, dscp=46), *burst(switch, 60))
+    assert sum(len(frame) == TRIM_LENGTH for _port, frame in out) == 60 - TRIM
+
+
+def test_an_occupancy_that_does_not_move_is_believed_for_its_patience_only(make):
+    switch = make(rate_bps=RATE)
+    patience_us = 102_048
+    for waited_us, trimmed in ((patience_us - 1_000, 10), (patience_us + 1_000, 0)):
+        now_us = switch.now // 1_000
+        (first,) = switch.send(1, *burst(switch, 1))
+        assert len(first[1]) == FULL
+        moved = switch.engine.register_read("moved_at", 3)
+        assert 0 <= moved - now_us <= 1_000
+        switch.engine.register_write("occupancy", 3, TRIM + 5)
+        switch.now = (moved + waited_us) * 1_000
+        out = switch.send(1, *burst(switch, 10))
+        assert sum(len(frame) == TRIM_LENGTH for _port, frame in out) == trimmed
+        switch.engine.register_write("occupancy", 3, 0)
 
 
 # -- marking

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import zlib
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -147,6 +148,13 @@ def totals(switch):
 
 
 # -- failover
+
+
+def test_the_guard_key_selects_the_first_of_any_number_of_live_members():
+    text = (Path(__file__).parents[2] / "p4src" / "headers.p4").read_text()
+    (key,) = re.findall(r"GUARD_KEY = (0x[0-9A-F]{8});", text)
+    crc = zlib.crc32(int(key, 16).to_bytes(4, "big"))
+    assert [crc % (1 + live) for live in range(600)] == [0, *[1] * 599]
 
 
 def evs(count: int = 64) -> list[int]:
