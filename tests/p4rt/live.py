@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import subprocess
@@ -118,12 +119,13 @@ print("DONE")
 """
 
 
-def shell(address: str, files: str, text: str) -> str:
+def shell(address: str, files: str, text: str, home: Path) -> str:
     """What p4runtime-shell prints for the given input."""
     done = subprocess.run(
         [sys.executable, "-m", "p4runtime_sh", "--grpc-addr", address, "--device-id", "1",
          "--election-id", "0,1", "--config", files],
         input=text, capture_output=True, text=True, timeout=30, check=False,
+        env={**os.environ, "HOME": str(home)},  # IPython keeps a history
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -189,7 +191,7 @@ def main(directory: Path) -> int:
     try:
         assert switch.stdout is not None
         address = switch.stdout.readline().split()[-1]
-        out["shell"] = shell(address, f"{info_path},{json_path}", SHELL)
+        out["shell"] = shell(address, f"{info_path},{json_path}", SHELL, directory)
         out["known"] = ports.send(1, frame(B))
         out["default"] = ports.send(1, frame(bytes((2, 0, 0, 0, 0, 8))))
         out["flood"] = ports.send(1, frame(b"\xff" * 6), 2)

@@ -34,7 +34,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_shell_programs_the_switch(seen: dict[str, Any]) -> None:
     assert "DONE" in seen["shell"]
-    assert seen["shell"].count("READ") == 2
+    assert seen["shell"].count("READ field_id") == 2
     # The one write that had to fail, and no other.
     assert seen["shell"].count("At index 0: ALREADY_EXISTS, 'table I.acl: the entry exists'") == 1
     assert seen["shell"].count("Error(s) during Write") == 1
