@@ -115,6 +115,15 @@ def test_steering_too_slowly_fails() -> None:
     assert SyntheticRun(steer=5 * 12 * MS - 2 * MS).judged().verdict == "pass"
 
 
+def test_not_even_noticing_counts_until_the_repair() -> None:
+    """No loss reported, EVs still in use: the link was not left before it was repaired."""
+    gone = ("loss_inferred", "ev_state")
+    run = SyntheticRun(demote=False, edit=lambda events: [e for e in events if e.type not in gone])
+    summary = run.judged()
+    assert "steer_rtts" in broken(summary)
+    assert summary.metrics["steer_rtts"] == pytest.approx(3_000 / 12)
+
+
 def test_qp_error_fails() -> None:
     assert broken(SyntheticRun(qp_error=True).judged()) == {"qp_errors"}
 
