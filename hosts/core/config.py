@@ -1,8 +1,9 @@
 """Everything that can be set on an endpoint, a QP and its peer. All times in nanoseconds.
 
 `time_scale` is how much slower than the real figures this network runs (1 real, 1000 lab): it
-multiplies the RTO unit, the probe spacing cap and the TSETH tick, and nothing else. Figures that
-belong to the network itself (base RTT, rates) are given as they are in this network.
+multiplies the RTO unit, the probe spacing cap, the TSETH tick and NSCC's reference times (12 us,
+1 us), and nothing else. Figures that belong to the network itself (base RTT, rates) are given as
+they are in this network.
 """
 
 from __future__ import annotations

@@ -1,0 +1,286 @@
+"""The entropy values of one QP: active and backup sets per plane, rotation, states (section 3).
+
+The invariants: an active list holds GOOD and SKIP entries only; an entry is in exactly one of
+active, backup and out; planes are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hosts.core.ev.state import EvInput, EvTable
+from hosts.core.events import EvState, EvStateChange
+
+if TYPE_CHECKING:
+    from random import Random
+
+_GOOD, _SKIP, _BAD, _DENIED = EvState.GOOD, EvState.SKIP, EvState.ASSUMED_BAD, EvState.DENIED
+PLANE_LEAD_PACKETS = 8
+"""How many packets one plane may be ahead of the slowest usable one: equal load (section 3.3)."""
+NO_SEQ = -(1 << 62)
+
+
+class EvEntry:
+    """One EV of a QP.
+
+    suspect   a packet sent on it has been missing for longer than round trips take; it is passed
+              over while others are GOOD, without any change of state
+    last_seq  sequence number of the newest first copy sent on it
+    """
+
+    __slots__ = (
+        "drops",
+        "ev",
+        "fails",
+        "last_seq",
+        "plane",
+        "port",
+        "role",
+        "state",
+        "successes",
+        "suspect",
+    )
+
+    def __init__(self, ev: int, port: int, role: str) -> None:
+        self.ev = ev
+        self.port = port
+        self.plane = port - 1
+        self.role = role
+        self.state = _GOOD
+        self.suspect = False
+        self.last_seq = NO_SEQ
+        self.drops = 0
+        self.successes = 0
+        self.fails = 0
+
+
+class PlaneSet:
+    """The EVs of one plane. `sent` counts data packets, levelled when the plane comes back."""
+
+    __slots__ = ("active", "backup", "masked", "out", "port", "pos", "sent", "target", "trials")
+
+    def __init__(self, port: int, active: list[EvEntry], backup: list[EvEntry]) -> None:
+        self.port = port
+        self.active = active
+        self.backup: deque[EvEntry] = deque(backup)
+        self.out: list[EvEntry] = []
+        self.target = len(active)
+        self.pos = 0
+        self.sent = 0
+        self.masked = False  # port down here or at the peer
+        self.trials = 0  # backups being probed to become active
+
+    @property
+    def usable(self) -> bool:
+        return not self.masked and bool(self.active)
+
+    def vacancies(self) -> int:
+        """Active places that nobody is on trial for."""
+        return self.target - len(self.active) - self.trials
+
+    def take_active(self, entry: EvEntry) -> None:
+        """Remove from the rotation without anyone losing its turn."""
+        at = self.active.index(entry)
+        del self.active[at]
+        if at < self.pos:
+            self.pos -= 1
+        if self.pos >= len(self.active):
+            self.pos = 0
+
+
+Report = Callable[[EvStateChange], None]
+Listener = Callable[[EvEntry, int], None]
+
+
+class EvSet:
+    """See the module.
+
+    on_demoted(entry, now): an entry became ASSUMED_BAD, or an active one was denied: recovery
+    probes and replacement are someone else's job (`probes`).
+    """
+
+    def __init__(
+        self,
+        chosen: Mapping[int, tuple[Sequence[int], Sequence[int]]],
+        rng: Random,
+        *,
+        qpn: int,
+        min_active: int,
+        table: EvTable | None = None,
+        report: Report | None = None,
+        report_skip: bool = False,
+    ) -> None:
+        self.qpn = qpn
+        self.min_active = min_active
+        self.planes: dict[int, PlaneSet] = {}
+        self.by_ev: dict[int, EvEntry] = {}
+        self.on_demoted: Listener = lambda entry, now: None
+        self._table = table if table is not None else EvTable()
+        self._report = report
+        self._report_skip = report_skip
+        self._rng = rng
+        self._min_sent = 0
+        for port, (active_values, backup_values) in chosen.items():
+            active = [EvEntry(ev, port, "active") for ev in active_values]
+            backup = [EvEntry(ev, port, "backup") for ev in backup_values]
+            rng.shuffle(active)  # QPs that share a profile do not march together
+            self.planes[port] = PlaneSet(port, active, backup)
+            for entry in (*active, *backup):
+                self.by_ev[entry.ev] = entry
+
+    # --- selection -----------------------------------------------------------------------------
+
+    def may_send(self, port: int) -> bool:
+        """Whether this plane is usable and not ahead of the others."""
+        plane = self.planes[port]
+        if plane.masked or not plane.active:
+            return False
+        if plane.sent - self._min_sent < PLANE_LEAD_PACKETS:
+            return True
+        self._min_sent = min(p.sent for p in self.planes.values() if p.active and not p.masked)
+        return plane.sent - self._min_sent < PLANE_LEAD_PACKETS
+
+    def has_other_plane(self, port: int) -> bool:
+        """Whether another plane than this port's is usable."""
+        return any(p.usable for p in self.planes.values() if p.port != port)
+
+    def pick(self, port: int, now: int, avoid: EvEntry | None = None) -> EvEntry | None:
+        """The EV of the next packet on this port (SKIP semantics of section 3.4), or None.
+
+        `avoid`: the EV that lost the copy being sent again; only used when nothing else is left.
+        """
+        plane = self.planes[port]
+        active = plane.active
+        count = len(active)
+        pos = plane.pos
+        restored: EvEntry | None = None
+        spare: EvEntry | None = None
+        for _ in range(count):
+            entry = active[pos]
+            pos += 1
+            if pos >= count:
+                pos = 0
+            if entry.state == _GOOD:
+                if not entry.suspect and entry is not avoid:
+                    plane.pos = pos
+                    plane.sent += 1
+                    return entry
+                if spare is None or spare is avoid:
+                    spare = entry
+            elif restored is None:
+                self._move(entry, EvInput.ROTATION, now)
+                restored = entry
+        if restored is not None and restored is not avoid:
+            spare = restored
+        if spare is not None:
+            plane.pos = pos
+            plane.sent += 1
+        return spare
+
+    # --- states --------------------------------------------------------------------------------
+
+    def feed(self, entry: EvEntry, what: EvInput, now: int) -> bool:
+        """Run the table; whether the state changed. The floor ev_min_active holds here."""
+        if what in (EvInput.LOSS, EvInput.RTO):
+            entry.drops += 1
+        new = self._table.next(entry.state, what)
+        if new == entry.state:
+            return False
+        if new == _BAD and entry.role == "active" and self.active_count() <= self.min_active:
+            return False
+        self._move(entry, what, now)
+        return True
+
+    def active_count(self) -> int:
+        return sum(len(p.active) for p in self.planes.values())
+
+    def promote(self, entry: EvEntry) -> bool:
+        """A backup EV becomes active; False when its place was taken meanwhile."""
+        plane = self.planes[entry.port]
+        if entry.role != "backup" or len(plane.active) >= plane.target:
+            return False
+        plane.backup.remove(entry)
+        self._activate(plane, entry)
+        return True
+
+    def next_backup(self, port: int) -> EvEntry | None:
+        """The first GOOD backup, moved to the end of the line."""
+        backup = self.planes[port].backup
+        for _ in range(len(backup)):
+            entry = backup[0]
+            backup.rotate(-1)
+            if entry.state == _GOOD:
+                return entry
+        return None
+
+    def set_masked(self, port: int, masked: bool) -> None:
+        """Port down, here or at the peer: nothing is sent on it; states stay."""
+        plane = self.planes.get(port)
+        if plane is None or plane.masked == masked:
+            return
+        was = plane.usable
+        plane.masked = masked
+        if plane.usable and not was:
+            self._level(plane)
+
+    def counts(self) -> dict[str, int]:
+        found = dict.fromkeys(EvState.__members__, 0)
+        for entry in self.by_ev.values():
+            found[entry.state.name] += 1
+        return found
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _move(self, entry: EvEntry, what: EvInput, now: int) -> None:
+        old, new = entry.state, self._table.next(entry.state, what)
+        entry.state = new
+        if self._report is not None and (
+            self._report_skip or _SKIP not in (old, new) or new in (_BAD, _DENIED) or old == _BAD
+        ):
+            self._report(EvStateChange(now, self.qpn, entry.plane, entry.ev, old, new, what.value))
+        if new in (_BAD, _DENIED):
+            self._retire(entry)
+            self.on_demoted(entry, now)
+        elif old in (_BAD, _DENIED):
+            self._return(entry)
+
+    def _retire(self, entry: EvEntry) -> None:
+        plane = self.planes[entry.port]
+        entry.suspect = False
+        entry.successes = entry.fails = 0
+        if entry.role == "active":
+            plane.take_active(entry)
+        elif entry.role == "backup":
+            plane.backup.remove(entry)
+        if entry.role != "out":
+            entry.role = "out"
+            plane.out.append(entry)
+
+    def _return(self, entry: EvEntry) -> None:
+        """Out of ASSUMED_BAD or DENIED: to the active set if it has room, else to the backups."""
+        plane = self.planes[entry.port]
+        plane.out.remove(entry)
+        if len(plane.active) < plane.target:
+            self._activate(plane, entry)
+        else:
+            entry.role = "backup"
+            plane.backup.append(entry)
+
+    def _activate(self, plane: PlaneSet, entry: EvEntry) -> None:
+        was = plane.usable
+        entry.role = "active"
+        entry.suspect = False
+        at = self._rng.randrange(len(plane.active) + 1)
+        plane.active.insert(at, entry)
+        if at < plane.pos:
+            plane.pos += 1
+        if plane.usable and not was:
+            self._level(plane)
+
+    def _level(self, plane: PlaneSet) -> None:
+        """A plane that comes back starts even with the others instead of catching up."""
+        others = [p.sent for p in self.planes.values() if p is not plane and p.usable]
+        if others:
+            plane.sent = max(others)

@@ -1,0 +1,133 @@
+"""The NIC's ports as serialisers: a port is free when its last frame has left at line rate.
+
+The host paces its own ports, so nothing queues behind it and the EV of a packet is chosen when it
+really leaves (section 3.3). Control frames wait in a short line of their own and go first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hosts.core.config import PortConfig
+
+CONTROL_LINE = 4096
+_NS_BITS = 8_000_000_000
+
+NextData = Callable[["TxPort", int], "bytes | None"]
+
+
+class TxPort:
+    """One port. `free_at`: when the last frame handed out has left."""
+
+    __slots__ = ("backlog", "bit", "control", "dropped", "frames", "free_at", "octets", "port",
+                 "rate_bps", "starved", "up")  # fmt: skip
+
+    def __init__(self, config: PortConfig, now: int) -> None:
+        self.port = config.port
+        self.bit = 1 << config.port
+        self.rate_bps = config.rate_bps
+        self.up = config.up
+        self.free_at = now
+        self.backlog = False  # had more to send when it was busy: may make up for lateness
+        self.starved = False  # there was nothing for it when it was free: asked again when woken
+        self.control: deque[bytes] = deque()
+        self.frames = 0
+        self.octets = 0
+        self.dropped = 0
+
+
+class Nic:
+    """All ports; `transmit` is the sending half of `frames_to_send`."""
+
+    __slots__ = ("_ahead", "_catch_up", "_order", "ports")
+
+    def __init__(
+        self, configs: Sequence[PortConfig], now: int, catch_up_ns: int = 0, ahead_ns: int = 0
+    ) -> None:
+        self.ports = {c.port: TxPort(c, now) for c in configs}
+        self._order = list(self.ports.values())
+        self._catch_up = catch_up_ns
+        self._ahead = ahead_ns
+
+    def control(self, port: int, frame: bytes) -> None:
+        """Put a control frame in line. Frames of a port that is down, or too many, are dropped."""
+        tx = self.ports[port]
+        if not tx.up or len(tx.control) >= CONTROL_LINE:
+            tx.dropped += 1
+            return
+        tx.control.append(frame)
+
+    def transmit(self, now: int, next_data: NextData) -> list[tuple[int, bytes]]:
+        """(port, frame) that leave at `now`: control first, then what `next_data(port, departure)`
+        gives for a free port; the port that has been free longest first."""
+        out: list[tuple[int, bytes]] = []
+        horizon = now + self._ahead
+        earliest = now - self._catch_up
+        ports = self._order
+        blocked = 0
+        while True:
+            tx = None
+            for candidate in ports:
+                if (
+                    candidate.free_at <= horizon
+                    and candidate.up
+                    and not candidate.bit & blocked
+                    and (tx is None or candidate.free_at < tx.free_at)
+                ):
+                    tx = candidate
+            if tx is None:
+                return out
+            start = tx.free_at
+            if start < now:
+                if not tx.backlog:
+                    start = now
+                elif start < earliest:
+                    start = earliest
+            frame = (
+                tx.control.popleft() if tx.control else next_data(tx, start if start > now else now)
+            )
+            if frame is None:
+                tx.backlog = False
+                tx.starved = True
+                blocked |= tx.bit
+                continue
+            size = len(frame)
+            tx.backlog = True
+            tx.starved = False
+            tx.free_at = start + size * _NS_BITS // tx.rate_bps
+            tx.frames += 1
+            tx.octets += size
+            out.append((tx.port, frame))
+
+    def next_free(self, data_ready: bool) -> int | None:
+        """When the next frame can leave, given whether there is data for any port; None: nothing
+        waits. With `ahead_ns` the ring is refilled when it is half empty."""
+        best: int | None = None
+        for tx in self._order:
+            wanted = tx.control or (data_ready and not tx.starved)
+            if wanted and tx.up and (best is None or tx.free_at < best):
+                best = tx.free_at
+        return None if best is None else best - self._ahead // 2
+
+    def wake(self) -> None:
+        """There is something new to send: ports that had nothing are asked again."""
+        for tx in self._order:
+            tx.starved = False
+
+    def set_up(self, port: int, up: bool, now: int) -> None:
+        tx = self.ports[port]
+        tx.up = up
+        tx.backlog = False
+        tx.free_at = max(tx.free_at, now)
+        if not up:
+            tx.dropped += len(tx.control)
+            tx.control.clear()
+
+    @property
+    def frames(self) -> int:
+        return sum(tx.frames for tx in self._order)
+
+    @property
+    def octets(self) -> int:
+        return sum(tx.octets for tx in self._order)

@@ -1,0 +1,102 @@
+"""One congestion control per destination and its QPs (section 5.5), and the round-robin of Ready
+ones.
+
+E and U agree on the states; see the table. Only Ready QPs are on the scheduler's list.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hosts.core.cc.base import CongestionControl
+    from hosts.core.nic import TxPort
+    from hosts.core.requestor import Requestor
+
+
+class QpccState(Enum):
+    IDLE = "no data, nothing in flight"
+    ACTIVE = "data, window closed"
+    READY = "data and window"
+    PENDING = "nothing to send, packets in flight"
+
+
+STATES: dict[tuple[bool, bool, bool], QpccState] = {
+    # (has data, window open, packets in flight)
+    (False, False, False): QpccState.IDLE,
+    (False, True, False): QpccState.IDLE,
+    (False, False, True): QpccState.PENDING,
+    (False, True, True): QpccState.PENDING,
+    (True, False, False): QpccState.ACTIVE,
+    (True, False, True): QpccState.ACTIVE,
+    (True, True, False): QpccState.READY,
+    (True, True, True): QpccState.READY,
+}
+
+
+class Destination:
+    """What is shared by the QPs towards one peer."""
+
+    __slots__ = ("cc", "requestors", "seeded")
+
+    def __init__(self, cc: CongestionControl) -> None:
+        self.cc = cc
+        self.requestors: list[Requestor] = []
+        self.seeded = False  # base RTT: an unloaded probe was sent
+
+    def cap_inflight(self) -> None:
+        """inflight cannot exceed what is unacknowledged: what was lost of reports heals here."""
+        requestors = self.requestors
+        if len(requestors) == 1:
+            most = requestors[0].window.out_bytes()
+        else:
+            most = sum(r.window.out_bytes() for r in requestors)
+        cc = self.cc
+        if cc.inflight > most:
+            cc.cap_inflight(most)
+
+
+class Scheduler:
+    """Ready requestors, served round-robin."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self) -> None:
+        self._ready: deque[Requestor] = deque()
+
+    def wake(self, requestor: Requestor) -> bool:
+        """Something changed for it; whether it is Ready."""
+        if requestor.listed:
+            return True
+        if requestor.ready():
+            requestor.listed = True
+            self._ready.append(requestor)
+            return True
+        return False
+
+    def remove(self, requestor: Requestor) -> None:
+        if requestor.listed:
+            requestor.listed = False
+            self._ready.remove(requestor)
+
+    def __bool__(self) -> bool:
+        return bool(self._ready)
+
+    def next_data(self, tx: TxPort, now: int) -> bytes | None:
+        """The next data frame for a free port."""
+        ready = self._ready
+        for _ in range(len(ready)):
+            requestor = ready[0]
+            frame = requestor.next_frame(tx.port, now)
+            if frame is not None:
+                if len(ready) > 1:
+                    ready.rotate(-1)
+                return frame
+            if requestor.ready():
+                ready.rotate(-1)  # not on this port
+            else:
+                requestor.listed = False
+                ready.popleft()
+        return None

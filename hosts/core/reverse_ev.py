@@ -1,0 +1,91 @@
+"""The reverse EV set (section 6): on which EVs a QP's control packets travel.
+
+One EV per plane, taken in turn. It comes from data EVs that the peer SACKed when we send data, and
+otherwise from probes: every RTT with inbound and no outbound data a random EV of each plane is
+probed, and the one that answers replaces the plane's EV. A dead one so lasts a few RTTs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hosts.core import constants as c
+from hosts.core.events import EvState
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from hosts.core.ev.evset import EvSet
+
+Probe = Callable[[int, int, Callable[[], None], int], None]
+"""(port, ev, what to do on success, now): send an EV probe."""
+
+
+class ReverseEvs:
+    """See the module. `next` is the hot path."""
+
+    __slots__ = ("_current", "_due", "_evs", "_inbound", "_ports", "_probe", "_rng", "_turn")
+
+    def __init__(self, evs: EvSet, rng: Random, probe: Probe) -> None:
+        self._evs = evs
+        self._rng = rng
+        self._probe = probe
+        self._current = {port: rng.choice(p.active).ev for port, p in evs.planes.items()}
+        self._ports: list[int] = []
+        self._turn = 0
+        self._due: int | None = None
+        self._inbound = False
+        self.refresh_ports()
+
+    def refresh_ports(self) -> None:
+        """A port was masked or unmasked."""
+        planes = self._evs.planes
+        self._ports = [p for p in planes if not planes[p].masked] or list(planes)
+
+    def next(self) -> tuple[int, int]:
+        """(port, EV) of the next control packet."""
+        ports = self._ports
+        self._turn = turn = (self._turn + 1) % len(ports)
+        port = ports[turn]
+        return port, self._current[port]
+
+    def of_port(self, port: int) -> int:
+        """The EV of control packets that must leave on this port."""
+        return self._current[port]
+
+    def confirm(self, port: int, ev: int) -> None:
+        """This EV reached the peer just now."""
+        self._current[port] = ev
+
+    def on_inbound(self, now: int) -> None:
+        """Data arrived."""
+        self._inbound = True
+        if self._due is None:
+            self._due = now
+
+    def next_deadline(self) -> int | None:
+        return self._due
+
+    def on_deadline(self, now: int, rtt_ns: int, last_sent: int) -> None:
+        """Probe when there was inbound data and no outbound data during the last RTT."""
+        if self._due is None or now < self._due:
+            return
+        if not self._inbound:
+            self._due = None
+            return
+        self._inbound = False
+        wait = c.REVERSE_PROBE_RTTS * rtt_ns
+        self._due = now + wait
+        if 0 <= now - last_sent < wait and last_sent >= 0:
+            return
+        for port in self._ports:
+            self._probe_plane(port, now)
+
+    def _probe_plane(self, port: int, now: int) -> None:
+        plane = self._evs.planes[port]
+        choices = [e for e in (*plane.active, *plane.backup) if e.state != EvState.DENIED]
+        if not choices:
+            return
+        ev = self._rng.choice(choices).ev
+        self._probe(port, ev, lambda: self.confirm(port, ev), now)
