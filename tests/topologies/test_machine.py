@@ -16,9 +16,9 @@ def test_two_plane_fits_two_cores() -> None:
 
 
 def test_memory() -> None:
-    reason = fits(load_spec("two-plane"), 2, 700 << 20)
+    reason = fits(load_spec("two-plane"), 2, 600 << 20)
     assert reason is not None
-    assert re.search(r"needs \d+ MiB of memory and has 700 MiB; planes: ", reason)
+    assert re.search(r"needs \d+ MiB of memory and has 600 MiB; planes: ", reason)
 
 
 def test_advice_fits() -> None:
