@@ -248,6 +248,12 @@ class Device:
             )
         except EngineError as error:
             raise invalid(f"the program cannot be realised: {error}") from None
+        except P4RTError:
+            raise
+        except Exception as error:
+            LOG.exception("a program failed to load")
+            text = f"the program cannot be realised: {type(error).__name__}: {error}"
+            raise invalid(text) from None
 
     def _try(self, p4info: Any, device_config: bytes) -> Engine:
         program = program_of(device_config)
@@ -261,9 +267,10 @@ class Device:
 
     def commit(self, p4info: Any, device_config: bytes, cookie: int | None) -> Config:
         """VERIFY_AND_COMMIT without the client checks: forwarding state is cleared."""
-        program = program_of(device_config)
+        # First on a scratch engine: a program that fails must leave the running one alone.
+        self._try(p4info, device_config).close()
         replaced = self.active
-        pipeline = self._pipeline(p4info, program, self.engine)
+        pipeline = self._pipeline(p4info, program_of(device_config), self.engine)
         if replaced is not None:
             replaced.pipeline.replication.clear()
         self._drop_saved()

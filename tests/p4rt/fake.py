@@ -71,6 +71,12 @@ class FakeEngine:
 
     # -- program
     def load(self, program: Mapping[str, Any]) -> None:
+        try:
+            self._load(program)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ProgramError(f"malformed: {error}") from None
+
+    def _load(self, program: Mapping[str, Any]) -> None:
         if "pipelines" not in program:
             raise ProgramError("no pipelines")
         self._clear()

@@ -91,9 +91,14 @@ controller_packet_metadata {{ preamble {{ id: 502 name: "packet_out" }}
 )
 
 
+_PARSED = text_format.Parse(P4INFO_TEXT, p4info_pb2.P4Info())
+
+
 def p4info() -> Any:
     """A fresh P4Info."""
-    return text_format.Parse(P4INFO_TEXT, p4info_pb2.P4Info())
+    out = p4info_pb2.P4Info()
+    out.CopyFrom(_PARSED)
+    return out
 
 
 _ACTIONS = {"NoAction": [], "fwd": [9, 48], "drop": [], "only_table": [], "only_default": []}
