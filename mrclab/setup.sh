@@ -10,7 +10,7 @@ venv=$MRCLAB_VENV
 stamp=$venv/.mrclab-setup
 
 # mininet brings mnexec; gcc and the libc headers compile the switch engine.
-packages="mininet gcc libc6-dev iproute2 ethtool tcpdump python3 python3-venv util-linux procps"
+packages="mininet gcc libc6-dev iproute2 iputils-ping ethtool tcpdump python3 python3-venv util-linux procps"
 
 fail() {
     printf 'lab: %s\n' "$1" >&2

@@ -48,6 +48,14 @@ def machine_versions(switch: str) -> dict[str, str]:
     }
 
 
+def available_memory() -> int:
+    """Bytes that can be had without swapping; page cache counts, it is given back."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 class Testbed:
     """A running lab; a context manager that brings it up and ends it.
 
@@ -121,8 +129,7 @@ class Testbed:
         self._stack.close()
 
     def _up(self) -> None:
-        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        problem = fits(self.plan.spec, len(os.sched_getaffinity(0)), memory)
+        problem = fits(self.plan.spec, len(os.sched_getaffinity(0)), available_memory())
         if problem is not None:
             raise UserError(problem)
         counts = f"{len(self.plan.hosts)} hosts, {len(self.plan.switches)} switches"
