@@ -29,9 +29,10 @@ class Reading:
         """The reading as a reason, for people."""
         side = "less than" if self.at_least else "more than"
         place = f" ({self.where})" if self.where else ""
-        return (
-            f"{self.name} {self.measured:.3g} {self.unit}{place}, {side} {self.bound:g} {self.unit}"
-        )
+        return f"{self.name} {self._text(self.measured)}{place}, {side} {self._text(self.bound)}"
+
+    def _text(self, value: float) -> str:
+        return f"{value:.1%}" if self.unit == "share" else f"{value:.3g} {self.unit}"
 
 
 @dataclass(frozen=True)

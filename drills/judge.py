@@ -74,7 +74,15 @@ def judge(
     ]
     expectations.append(_conserved(book))
     expectations.append(
-        Expectation("fidelity", fidelity.ok, str(fidelity), "ok", "", "The machine kept up", "is")
+        Expectation(
+            "fidelity",
+            fidelity.ok,
+            "ok" if fidelity.ok else "degraded",
+            "ok",
+            "",
+            "The machine kept up",
+            "is",
+        )
     )
     verdict, why = _verdict(events, drill, expectations, book, fidelity, integrity)
     return Summary(
@@ -278,7 +286,7 @@ def verdict_lines(summary: Summary) -> list[str]:
     lines = []
     for item in summary.expectations:
         mark = "ok  " if item.ok else "FAIL"
-        unit = "" if item.unit == "share" else f" {item.unit}"
+        unit = f" {item.unit}" if item.unit not in ("", "share") else ""
         found = "not measured" if item.measured is None else f"{_number(item.measured)}{unit}"
         lines.append(f"  {mark} {item.title}: {found} ({item.relation} {_number(item.bound)})")
     reasons = f": {summary.why[0]}" if summary.why else ""

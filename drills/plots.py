@@ -59,6 +59,8 @@ def _svg(figure: Figure, name: str, title: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    # A hundredth of a point is finer than any screen.
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
 

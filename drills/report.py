@@ -107,7 +107,7 @@ def cards(summary: Summary) -> list[dict[str, str]]:
         {
             "value": number(value("evs_assumed_bad")),
             "label": "entropy values given up",
-            "note": f"{number(value('evs_crossing'))} crossed the fault; "
+            "note": f"{number(value('evs_crossing'))} active ones crossed the fault; "
             f"{number(value('evs_wrongly_demoted'))} wrongly given up",
         }
     )
@@ -115,7 +115,8 @@ def cards(summary: Summary) -> list[dict[str, str]]:
         {
             "value": number(value("packets_lost")),
             "label": "frames lost in the fabric",
-            "note": f"{number(value('packets_retransmitted'))} data packets sent again",
+            "note": f"{number(value('packets_retransmitted'))} data packets sent again; probes "
+            "and acknowledgements are never",
         }
     )
     return found
