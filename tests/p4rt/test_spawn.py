@@ -91,6 +91,15 @@ def test_a_fabric_of_eight(farm: SwitchFarm, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_real_engine(farm: SwitchFarm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "NURSERY", ["-m", "softswitch.spawn"])
+    processes = farm.start([args(f"sw{i}", i + 1) for i in range(8)])
+    for process in processes.values():
+        with grpc.insecure_channel(process.addr) as channel:
+            stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
+            assert stub.Capabilities(pb.CapabilitiesRequest(), timeout=5).p4runtime_api_version
+
+
 def test_children_die_with_a_killed_nursery(farm: SwitchFarm) -> None:
     processes = farm.start([args("a", 1), args("b", 2)])
     nursery = farm.pid
