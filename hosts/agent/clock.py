@@ -20,6 +20,19 @@ def set_timer_slack(slack_ns: int = 1) -> None:
         pass
 
 
+def set_realtime(priority: int = 1) -> bool:
+    """Run before ordinary processes (SCHED_RR); False where that is not allowed.
+
+    On a busy machine this is the difference between timers 0.2 ms and 5 ms late. The kernel keeps
+    5 % of the time for others, and the loop sleeps whenever it has nothing to do.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
+    except OSError:
+        return False
+    return True
+
+
 class _PollFd(ctypes.Structure):
     _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
 

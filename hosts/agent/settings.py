@@ -1,7 +1,8 @@
 """The agent's configuration file (JSON) and the QP and peer objects of control requests.
 
     {"seed": 1, "pmtu": 4096, "time_scale": 1000, "udp_port": 4791, "ev_packing": "label-high",
-     "dscp": {"control": 46, ...}, "hop_limit": 64, "sample_interval_ns": 50000000,
+     "dscp": {"control": 46, ...}, "hop_limit": 64, "realtime": true,
+     "sample_interval_ns": 50000000,
      "ports": [{"port": 1, "interface": "h0-p0", "mac": "02:...", "gateway_mac": "02:...",
                 "ip": "fd00::1", "rate_bps": 100000000}],
      "qp": {"rto": {"t": 8, "linear": 7, "exp": 5}, "ev": {"active": 128, "backup": 64},
@@ -52,6 +53,8 @@ class Settings:
     interfaces: Mapping[int, str]
     seed: int
     sample_interval_ns: int
+    realtime: bool
+    """Ask for real-time scheduling; without the permission the agent runs as usual."""
 
 
 def load(path: Path, interfaces: Mapping[int, str]) -> Settings:
@@ -125,6 +128,7 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
         names,
         top.integer("seed", 0),
         top.integer("sample_interval_ns", SAMPLE_INTERVAL_NS, 1_000_000),
+        top.flag("realtime", True),
     )
     top.text("name", "")
     top.done()
