@@ -48,8 +48,9 @@ Handler = Callable[[Json], "Json | Later"]
 
 
 class _Connection:
-    def __init__(self, sock: socket.socket, handler: Handler) -> None:
+    def __init__(self, sock: socket.socket, handler: Handler, blocked: Callable[[], None]) -> None:
         self.sock = sock
+        self._blocked = blocked
         self.open = True
         self._handler = handler
         self._in = bytearray()
@@ -114,16 +115,13 @@ class _Connection:
             except BlockingIOError:
                 if len(self._out) > 4 * MAX_REQUEST:
                     self.open = False
+                self._blocked()
                 return
             except OSError:
                 self.open = False
                 self._out.clear()
                 return
             del self._out[:sent]
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._out)
 
 
 class ControlServer:
@@ -142,6 +140,8 @@ class ControlServer:
         self._added = added
         self._removed = removed
         self._connections: dict[int, _Connection] = {}
+        self.waiting = False
+        """Whether `flush` should be called again soon."""
         self._listener = _listen(path)
         added(self._listener.fileno())
 
@@ -159,15 +159,13 @@ class ControlServer:
 
     def flush(self) -> None:
         """Retry writes that did not fit before."""
+        self.waiting = False
         for fd, connection in list(self._connections.items()):
-            if connection.waiting:
-                connection.write()
+            connection.write()
             self._reap(fd, connection)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether `flush` should be called again soon."""
-        return any(connection.waiting for connection in self._connections.values())
+    def _blocked(self) -> None:
+        self.waiting = True
 
     def _accept(self) -> None:
         try:
@@ -175,7 +173,7 @@ class ControlServer:
         except OSError:
             return
         sock.setblocking(False)
-        self._connections[sock.fileno()] = _Connection(sock, self._handler)
+        self._connections[sock.fileno()] = _Connection(sock, self._handler, self._blocked)
         self._added(sock.fileno())
 
     def _reap(self, fd: int, connection: _Connection) -> None:

@@ -166,10 +166,7 @@ def test_kernel_does_not_answer_for_the_port(pair: Pair) -> None:
 
 
 def test_agent_starts_fast_and_without_heavy_imports(tmp_path: Path) -> None:
-    code = (
-        "import sys, hosts.agent.__main__, json; "
-        "print(json.dumps(sorted(sys.modules)))"
-    )
+    code = "import sys, hosts.agent.__main__, json; print(json.dumps(sorted(sys.modules)))"
     start = time.monotonic()
     out = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT

@@ -266,6 +266,22 @@ def test_junk_never_ends_the_server(tmp_path_factory: pytest.TempPathFactory, ju
     server.control.close()
 
 
+def test_a_client_that_reads_late_gets_everything(server: Server, tmp_path: Path) -> None:
+    with connect(tmp_path / "s") as client:
+        server.turn()
+        text = "x" * 100_000
+        for _ in range(10):
+            client.sendall(json.dumps({"op": text}).encode() + b"\n")
+            server.turn()
+        got = b""
+        assert server.control.waiting
+        while got.count(b"\n") < 10:
+            got += client.recv(1 << 20)
+            server.control.flush()
+        assert not server.control.waiting
+        assert all(json.loads(line)["echo"]["op"] == text for line in got.splitlines())
+
+
 def test_socket_in_use_and_left_over(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ControlError, match="another agent listens there"):
         Server(tmp_path / "s")
