@@ -46,16 +46,22 @@ class Destination:
         self.requestors: list[Requestor] = []
         self.seeded = False  # base RTT: an unloaded probe was sent
 
-    def cap_inflight(self) -> None:
-        """inflight cannot exceed what is unacknowledged: what was lost of reports heals here."""
+    def bound_inflight(self) -> None:
+        """After a SACK that brought rcvd_bytes up to date: whatever reports were lost before, the
+        count of bytes in flight is right again."""
         requestors = self.requestors
         if len(requestors) == 1:
-            most = requestors[0].window.out_bytes()
+            self.cc.bound_inflight(requestors[0].window.out_bytes())
         else:
-            most = sum(r.window.out_bytes() for r in requestors)
-        cc = self.cc
-        if cc.inflight > most:
-            cc.cap_inflight(most)
+            self.cc.bound_inflight(sum(r.window.out_bytes() for r in requestors))
+
+    def settle(self) -> bool:
+        """Nothing is outstanding, so nothing is in flight, even if the SACKs that would have said
+        so were lost. False when something is outstanding."""
+        if any(r.window.una != r.window.next for r in self.requestors):
+            return False
+        self.cc.inflight = 0
+        return True
 
 
 class Scheduler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hosts.core.events import EvState, QpState
@@ -51,7 +51,7 @@ class QpStats:
     rtt_mean_ns: int = 0  # smoothed
     outstanding_packets: int = 0
     qpcc: str = "IDLE"  # section 5.5
-    ev_counts: dict[str, int] | None = None  # by state, over active, backup and out
+    ev_counts: dict[str, int] = field(default_factory=dict)  # by state, over all roles
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,9 @@ class Requestor:
         )
 
     def window_open(self) -> bool:
+        """Also true when the window only seems closed (see `Destination.settle`)."""
         cc = self.cc
-        return cc.inflight + self._mtu <= cc.cwnd
+        return cc.inflight + self._mtu <= cc.cwnd or (cc.inflight > 0 and self.destination.settle())
 
     def ready(self) -> bool:
         return self._resend_last or (self.window_open() and self.has_work())
@@ -184,7 +185,7 @@ class Requestor:
         if not evs.may_send(port):
             return None
         cc = self.cc
-        if cc.inflight + self._mtu > cc.cwnd:
+        if cc.inflight + self._mtu > cc.cwnd and not self.window_open():
             return self._again(port, now) if self._resend_last else None
         window = self.window
         flag, mask = window.flag, window.mask
@@ -265,7 +266,7 @@ class Requestor:
         seq = lost[0]
         i = seq & mask
         old = window.entry[i]
-        entry = self.evs.pick(port, now, old)
+        entry = self.evs.pick_again(port, now, old, window.sent_at[i])
         if entry is None or (entry is old and self.evs.has_other_plane(port)):
             return None
         heapq.heappop(lost)
@@ -337,9 +338,10 @@ class Requestor:
             rtt = self._path_feedback(packet, cack + seth.ack_psn_offset, now)
             marked = seth.m == PathFeedback.SKIP_ONCE
         cc.on_sack(n, rtt, marked, state.rcv_cwnd_pen, state.restore_cwnd == 1, now)
-        self.destination.cap_inflight()
-        if fresh and window.acked:
-            self._infer(base, now)
+        if fresh:
+            self.destination.bound_inflight()
+            if window.acked:
+                self._infer(base, now)
         self._await_ack(now)
 
     def _path_feedback(self, packet: Packet, seq: int, now: int) -> int | None:
@@ -463,7 +465,6 @@ class Requestor:
                 self.cc.undo_loss(window.undone)
                 window.undone = 0
             self.rto.progress()
-            self.destination.cap_inflight()
         messages = self._messages
         if messages and messages[0].last_seq <= seq:
             self.rto.progress()
@@ -565,7 +566,7 @@ class Requestor:
         window.una = window.next
         window.acked = 0
         window.lost_count = 0
-        self.destination.cap_inflight()
+        self.destination.bound_inflight()
 
 
 _NOTHING = memoryview(b"")

@@ -1,6 +1,8 @@
 """The reverse EV set (section 6): on which EVs a QP's control packets travel.
 
-One EV per plane, taken in turn. It comes from data EVs that the peer SACKed when we send data, and
+One EV per plane. The plane is drawn for each packet: SACKs sweep the window in turns (section
+4.5), and taking planes in turns too would put the same part of the window on the same plane every
+time, where a dead path would hide it. The EV comes from data EVs that the peer SACKed when we send data, and
 otherwise from probes: every RTT with inbound and no outbound data a random EV of each plane is
 probed, and the one that answers replaces the plane's EV. A dead one so lasts a few RTTs.
 """
@@ -25,7 +27,7 @@ Probe = Callable[[int, int, Callable[[], None], int], None]
 class ReverseEvs:
     """See the module. `next` is the hot path."""
 
-    __slots__ = ("_current", "_due", "_evs", "_inbound", "_ports", "_probe", "_rng", "_turn")
+    __slots__ = ("_current", "_due", "_evs", "_inbound", "_ports", "_probe", "_rng")
 
     def __init__(self, evs: EvSet, rng: Random, probe: Probe) -> None:
         self._evs = evs
@@ -33,7 +35,6 @@ class ReverseEvs:
         self._probe = probe
         self._current = {port: rng.choice(p.active).ev for port, p in evs.planes.items()}
         self._ports: list[int] = []
-        self._turn = 0
         self._due: int | None = None
         self._inbound = False
         self.refresh_ports()
@@ -46,8 +47,7 @@ class ReverseEvs:
     def next(self) -> tuple[int, int]:
         """(port, EV) of the next control packet."""
         ports = self._ports
-        self._turn = turn = (self._turn + 1) % len(ports)
-        port = ports[turn]
+        port = ports[int(self._rng.random() * len(ports))]
         return port, self._current[port]
 
     def of_port(self, port: int) -> int:

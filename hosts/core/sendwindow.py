@@ -132,8 +132,10 @@ class SendWindow:
             self.lost_count -= 1
             self.undone += self.size_of(seq)
         entry = self.entry[i]
-        if entry.suspect:
-            entry.suspect = False
+        entry.suspect = False
+        sent_at = self.sent_at[i]
+        if sent_at > entry.proven and f & OUT:
+            entry.proven = sent_at
         p = self.prev[i]
         if p >= self.una and not f & RETX:
             i = p & self.mask

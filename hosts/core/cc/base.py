@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from hosts.wire.constants import RCVD_BYTES_UNIT
+
 
 @dataclass(frozen=True, slots=True)
 class PathFigures:
@@ -66,9 +68,12 @@ class CongestionControl(ABC):
         """A packet that counted as lost, and was not sent again yet, turned out received."""
         self.inflight += size
 
-    def cap_inflight(self, most: int) -> None:
-        """No more than `most` bytes are unacknowledged: inflight cannot be more."""
-        self.inflight = min(self.inflight, most)
+    def bound_inflight(self, most: int) -> None:
+        """`most` bytes are unacknowledged: inflight is not more, and not below rounding."""
+        if self.inflight > most:
+            self.inflight = most
+        elif self.inflight < -RCVD_BYTES_UNIT:
+            self.inflight = -RCVD_BYTES_UNIT
 
     def seed_base_rtt(self, rtt_ns: int) -> None:
         """An unloaded sample (a probe in the control class)."""

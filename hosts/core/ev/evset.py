@@ -28,6 +28,7 @@ class EvEntry:
     suspect   a packet sent on it has been missing for longer than round trips take; it is passed
               over while others are GOOD, without any change of state
     last_seq  sequence number of the newest first copy sent on it
+    proven    when the newest packet known to have arrived on it was sent
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class EvEntry:
         "last_seq",
         "plane",
         "port",
+        "proven",
         "role",
         "state",
         "successes",
@@ -51,6 +53,7 @@ class EvEntry:
         self.state = _GOOD
         self.suspect = False
         self.last_seq = NO_SEQ
+        self.proven = -1
         self.drops = 0
         self.successes = 0
         self.fails = 0
@@ -59,7 +62,8 @@ class EvEntry:
 class PlaneSet:
     """The EVs of one plane. `sent` counts data packets, levelled when the plane comes back."""
 
-    __slots__ = ("active", "backup", "masked", "out", "port", "pos", "sent", "target", "trials")
+    __slots__ = ("active", "again", "backup", "masked", "out", "port", "pos", "sent", "target",
+                 "trials")  # fmt: skip
 
     def __init__(self, port: int, active: list[EvEntry], backup: list[EvEntry]) -> None:
         self.port = port
@@ -68,6 +72,7 @@ class PlaneSet:
         self.out: list[EvEntry] = []
         self.target = len(active)
         self.pos = 0
+        self.again = 0  # where the next retransmission starts to look
         self.sent = 0
         self.masked = False  # port down here or at the peer
         self.trials = 0  # backups being probed to become active
@@ -178,6 +183,26 @@ class EvSet:
             plane.pos = pos
             plane.sent += 1
         return spare
+
+    def pick_again(self, port: int, now: int, avoid: EvEntry, lost_sent_at: int) -> EvEntry | None:
+        """The EV of a retransmission: preferably one that delivered a packet sent after the lost
+        one, because what lost that one may have hit others that are not known bad yet."""
+        plane = self.planes[port]
+        active = plane.active
+        count = len(active)
+        pos = plane.again % count if count else 0
+        for _ in range(count):
+            entry = active[pos]
+            pos += 1
+            if pos >= count:
+                pos = 0
+            if entry.proven > lost_sent_at and entry.state == _GOOD and not entry.suspect:
+                if entry is avoid:
+                    continue
+                plane.again = pos
+                plane.sent += 1
+                return entry
+        return self.pick(port, now, avoid)
 
     # --- states --------------------------------------------------------------------------------
 
