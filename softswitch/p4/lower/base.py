@@ -111,6 +111,8 @@ class LowerBase:
             return
         if isinstance(target, v.ActionData):
             self.fail(span, "action data cannot be changed")
+        if isinstance(source, v.UnionStackField):
+            self.fail(span, "fields of the last union of a stack can only be selected on")
         op = "assign_VL" if isinstance(t.base(target.type), t.TVarbit) else "assign"
         self.emit(ctx, span, op, v.parameter(target), v.parameter(source))
 
@@ -154,7 +156,7 @@ class LowerBase:
         self, target: v.HeaderValue, source: v.Value, ctx: Context, span: Span
     ) -> None:
         target = self.concrete(target, ctx, span)
-        to = v.header_json(target)
+        to = v.wrapped(v.header_json(target))
         if isinstance(source, v.HeaderLiteral):
             if source.fields is None:
                 self.emit(ctx, span, "remove_header", to)
@@ -174,7 +176,7 @@ class LowerBase:
         if not isinstance(source, v.HeaderValue):
             self.fail(span, "this value cannot be assigned to a header")
         source = self.concrete(source, ctx, span)
-        self.emit(ctx, span, "assign_header", to, v.header_json(source))
+        self.emit(ctx, span, "assign_header", to, v.wrapped(v.header_json(source)))
 
     def concrete(self, header: v.HeaderValue, ctx: Context, span: Span) -> v.HeaderValue:
         """A header a primitive can name: `last` becomes stack[lastIndex]."""

@@ -74,7 +74,7 @@ class CallLowering(InlineLowering):
                 self.fail(e, f"{e.target}() cannot be called here")
             base = self.concrete(base, ctx, e.span)
             op = "add_header" if e.target == "setValid" else "remove_header"
-            self.emit(ctx, e.span, op, v.header_json(base))
+            self.emit(ctx, e.span, op, v.wrapped(v.header_json(base)))
             return v.Nothing()
         if e.target in ("push_front", "pop_front"):
             if not isinstance(base, v.Stack) or e.args[0].expr is None:

@@ -277,7 +277,7 @@ class ParserLowering(TableLowering):
             return self._lookahead(e, e.type_values[0])
         if method == "advance":
             amount = self.leaf(args["sizeInBits"], ctx)
-            self.emit(ctx, e.span, "advance", v.to_json(amount, v.DATA))
+            self.emit(ctx, e.span, "advance", v.parameter(amount))
             return v.Nothing()
         self.fail(e, f"packet_in.{method}() is not supported by bmv2")
 
@@ -429,7 +429,7 @@ def operation(p: Primitive) -> dict[str, Any]:
     """A parser operation in bmv2's form."""
     if p.op in ("extract", "extract_VL", "advance", "verify"):
         return {"parameters": p.parameters, "op": p.op}
-    if p.op == "assign":
+    if p.op == "assign" and p.parameters[0]["type"] == "field":
         return {"parameters": p.parameters, "op": "set"}
     inner = {"op": p.op, "parameters": p.parameters}
     return {"parameters": [inner], "op": "primitive"}

@@ -537,4 +537,11 @@ def header_json(header: HeaderValue) -> Json:
 def parameter(leaf: Leaf, want: str = DATA) -> Json:
     """A leaf as a parameter of a primitive: expressions get one more wrapper."""
     found = to_json(leaf, want)
-    return {"type": "expression", "value": found} if found["type"] == "expression" else found
+    return wrapped(found)
+
+
+def wrapped(found: Json) -> Json:
+    """bmv2 wants computed parameters inside one more `expression`."""
+    if found["type"] in ("expression", "stack_field"):
+        return {"type": "expression", "value": found}
+    return found
