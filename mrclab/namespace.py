@@ -13,6 +13,7 @@ go stale.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -120,6 +121,9 @@ def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:
         os._exit(1)
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    # /sys as inherited shows the interfaces of the machine, not of the lab (bmv2 looks there).
+    with contextlib.suppress(OSError):
+        _mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     STATE_DIR.mkdir(mode=0o755)
     _bring_loopback_up()

@@ -212,6 +212,13 @@ class Testbed:
     def prompt(self) -> None:
         """The Mininet prompt, until the user leaves it."""
         from mininet.cli import CLI
+        from mininet.log import lg
 
-        self.steps.say("Mininet prompt: try 'h0 ping -c 3 h2', 'links', 'help'; leave with 'exit'")
+        # Mininet prints what commands print as a log, to standard error.
+        for handler in lg.handlers:
+            handler.setStream(sys.stdout)
+        if sys.stdin.isatty():
+            self.steps.say("try 'h0 ping -c 3 h2', 'links', 'help'; leave with 'exit'")
+        else:
+            CLI.prompt = ""
         CLI(self.fabric.net)

@@ -55,7 +55,7 @@ def test_exec_runs_on_the_host(up_lab: UpLab) -> None:
 
 
 def test_shell_reads_the_switch(up_lab: UpLab) -> None:
-    commands = 'print(len(list(table_entry["Ingress.route"].read())))\nexit()\n'
+    commands = 'print(len(list(table_entry["FabricIngress.route"].read())))\nexit()\n'
     done = run_lab("shell", "T0-0", stdin=commands)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "p0t0-0" in done.stderr  # T0-0 is in two planes: it says which one this is
