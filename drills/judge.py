@@ -272,13 +272,17 @@ def _verdict(
 
 
 def _sentence(item: Expectation) -> str:
-    unit = "" if item.unit == "share" else f" {item.unit}"
-    found = "not measured" if item.measured is None else f"{_number(item.measured)}{unit}"
-    return f"{item.title}: {found}, must be {item.relation} {_number(item.bound)}{unit}"
+    measured, bound = _figure(item.measured, item.unit), _figure(item.bound, item.unit)
+    return f"{item.title}: {measured}, must be {item.relation} {bound}"
 
 
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+def _figure(value: float | str | None, unit: str) -> str:
+    """A figure with its unit, as people write it."""
+    if value is None:
+        return "not measured"
+    if isinstance(value, str):
+        return value
+    return f"{value:.1%}" if unit == "share" else f"{value:.4g} {unit}".rstrip()
 
 
 def verdict_lines(summary: Summary) -> list[str]:
@@ -286,8 +290,7 @@ def verdict_lines(summary: Summary) -> list[str]:
     lines = []
     for item in summary.expectations:
         mark = "ok  " if item.ok else "FAIL"
-        unit = f" {item.unit}" if item.unit not in ("", "share") else ""
-        found = "not measured" if item.measured is None else f"{_number(item.measured)}{unit}"
-        lines.append(f"  {mark} {item.title}: {found} ({item.relation} {_number(item.bound)})")
+        measured, bound = _figure(item.measured, item.unit), _figure(item.bound, item.unit)
+        lines.append(f"  {mark} {item.title}: {measured} ({item.relation} {bound})")
     reasons = f": {summary.why[0]}" if summary.why else ""
     return [*lines, f"{summary.drill}: {summary.verdict.upper()}{reasons}"]

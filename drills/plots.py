@@ -34,6 +34,7 @@ STYLE = {
     "axes.edgecolor": GREY,
     "axes.labelcolor": DARK,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#e6e8eb",
     "grid.linewidth": 0.8,
     "xtick.color": "#57606a",
@@ -123,7 +124,9 @@ def ev_states(timeline: Timeline, planes: Sequence[EvCounts]) -> str:
         figure = Figure(figsize=(WIDTH, 1.0 + 1.55 * rows), layout="constrained")
         grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
         for i, (axes, counts) in enumerate(zip(grid[:, 0], planes, strict=False)):
-            _outages(axes, timeline, label=False)
+            for start, end, _text in timeline.outages:
+                for x in (start, end):
+                    axes.axvline(x, color=ORANGE, lw=1.6, zorder=5)
             layers = [name for name in STATE_COLOURS if any(counts.states[name])]
             # What was given up stands at the bottom, where small numbers are seen.
             layers.sort(key=lambda name: name == "GOOD")

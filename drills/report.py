@@ -115,8 +115,7 @@ def cards(summary: Summary) -> list[dict[str, str]]:
         {
             "value": number(value("packets_lost")),
             "label": "frames lost in the fabric",
-            "note": f"{number(value('packets_retransmitted'))} data packets sent again; probes "
-            "and acknowledgements are never",
+            "note": f"{number(value('packets_retransmitted'))} data packets sent again",
         }
     )
     return found

@@ -118,6 +118,8 @@ class _Run:
 
     def start(self) -> None:
         self.flows.start(self.seed)
+        # Forget what the self-test left as the deepest queue.
+        self.sampler.ports(marks=False)
         self.mark("start")
         wanted = set(self.flows.destinations)
 

@@ -11,6 +11,7 @@ from drills.events import Event
 from drills.evs import STATES, changes, tables
 from drills.goodput import series
 from drills.judge import DEAD
+from drills.ledger import EGRESS_CAUSES
 from drills.phases import Phases
 from drills.view import FabricView, direction_name
 
@@ -153,24 +154,28 @@ def port_timelines(
             depth: list[tuple[float, float]] = []
             marks: list[tuple[float, int]] = []
             drops: dict[str, int] = {}
-            trims = 0
+            first_drops: dict[str, int] | None = None
+            trims: list[int] = []
             for event in readings[sender.node]:
                 t = (event.t - zero) / 1e9
                 values = event["ports"].get(port)
                 if values:
                     depth.append((t, values["depth_max"]))
+                    first_drops = first_drops if first_drops is not None else values["drops"]
                     drops = values["drops"]
                 if event.get("marks") is not None:
                     marks.append((t, event["marks"].get(port, 0)))
-                    trims = event["trims"].get(port, 0)
+                    trims.append(event["trims"].get(port, 0))
             deepest = max((d for _t, d in depth), default=0)
             marked = marks[-1][1] - marks[0][1] if marks else 0
-            lost = sum(n for cause, n in drops.items() if cause != "pipeline")
+            before = first_drops or {}
+            lost = sum(n - before.get(c, 0) for c, n in drops.items() if c in EGRESS_CAUSES)
+            trimmed = trims[-1] - trims[0] if trims else 0
             if deepest < 2 and not marked and not lost:
                 continue
             words = [f"max {deepest:.0f}"]
             words += [f"{marked:,} marks"] if marked else []
-            words += [f"{trims:,} trimmed"] if trims else []
+            words += [f"{trimmed:,} trimmed"] if trimmed else []
             words += [f"{lost:,} lost"] if lost else []
             found.append(
                 PortTimeline(
