@@ -10,6 +10,7 @@ from hosts.core.config import EndpointConfig
 from hosts.core.endpoint_ops import Answer, EndpointOps
 from hosts.core.nic import Nic
 from hosts.core.reverse_ev import Probe
+from hosts.core.timers import Timers
 from hosts.wire.constants import Ecn, EndpointOp, Opcode
 from hosts.wire.frame import FlowTemplate
 from hosts.wire.headers import Eeth, Erth
@@ -41,6 +42,7 @@ class Control:
         qps: Mapping[int, Qp],
         rng: Random,
         on_mask: PeerMask,
+        timers: Timers,
     ) -> None:
         self._config = config
         self._nic = nic
@@ -49,7 +51,7 @@ class Control:
         self._ports = {p.port: p for p in config.ports}
         self._masks: dict[frozenset[bytes], int] = {}
         self._strangers: dict[tuple[int, bytes], FlowTemplate] = {}
-        self.ops = EndpointOps(rng.getrandbits(16))
+        self.ops = EndpointOps(rng.getrandbits(16), timers)
 
     # --- requests ------------------------------------------------------------------------------
 

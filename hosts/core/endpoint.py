@@ -35,8 +35,8 @@ from hosts.core.report import EndpointStats, EvInfo, QpStats, ev_table, qp_stats
 from hosts.core.requestor import Requestor
 from hosts.core.responder import Responder
 from hosts.core.reverse_ev import ReverseEvs
+from hosts.core.timers import NEVER, Timers
 from hosts.wire.constants import (
-    DATA_OPCODES,
     P_KEY,
     PSN_MASK,
     QPN_ENDPOINT,
@@ -59,6 +59,7 @@ _SACK, _NACK, _ACK, _PROBE = (
     int(Opcode.ACK),
     int(Opcode.PROBE),
 )
+_LAST_DATA = int(Opcode.WRITE_ONLY_IMM)  # known opcodes up to this one carry data
 _SENDABLE = (QpState.RTR, QpState.RTS)
 
 
@@ -74,6 +75,7 @@ class Endpoint:
         self._rng = rng
         self._nic = Nic(config.ports, now, config.catch_up_ns, config.ahead_ns)
         self._scheduler = Scheduler()
+        self._timers = Timers()
         self._memory = MemoryTable(rng)
         faults = config.faults
         self._placement = (
@@ -89,8 +91,9 @@ class Endpoint:
         self._received = 0
         self._ips = {p.port: p.ip for p in config.ports}
         self._packing = config.ev_packing
+        self._check_icrc = config.check_icrc
         self._udp_ports = UDP_PORTS | {config.udp_port}
-        self._control = Control(config, self._nic, self._qps, rng, self._on_peer_mask)
+        self._control = Control(config, self._nic, self._qps, rng, self._on_peer_mask, self._timers)
         dscp = config.dscp
         self._trims = {dscp.trimmed: False, dscp.trimmed_lasthop: True}
 
@@ -106,39 +109,39 @@ class Endpoint:
             return self._drop("not_ours")
         if packet.flags & 15:
             return self._drop("tver")
-        opcode = packet.opcode
         if not packet.known:
             return self._drop("opcode")
-        lasthop = self._trims.get(packet.dscp) if opcode in DATA_OPCODES else None
+        data = packet.opcode <= _LAST_DATA
+        lasthop = self._trims.get(packet.dscp) if data else None
         if lasthop is None:
-            if self.config.check_icrc and not packet.icrc_ok():
-                return self._drop("icrc" if packet.length_ok else "length")
-            if not (packet.length_ok and packet.headers_ok):
+            if not packet.length_ok:
                 return self._drop("length")
+            if self._check_icrc and not packet.icrc_ok():
+                return self._drop("icrc")
         if packet.p_key != P_KEY:
             return self._drop("p_key")
-        if packet.dqp == QPN_ENDPOINT:
-            if not self._control.receive(port, packet, now):
-                self._drop("endpoint_op")
-            return None
         qp = self._qps.get(packet.dqp)
         if qp is None:
-            return self._drop("unknown_qp")
+            if packet.dqp != QPN_ENDPOINT:
+                return self._drop("unknown_qp")
+            if not self._control.receive(port, packet, now):
+                return self._drop("endpoint_op")
+            return None
         parts = qp.parts
         if parts is None or qp.state not in _SENDABLE:
             return self._drop("bad_state")
         if packet.src_ip not in parts.peer_ips:
             return self._drop("source")
-        if opcode in DATA_OPCODES:
-            responder = parts.responder
-            if lasthop is None:
-                responder.on_data(packet, now)
-            else:
-                responder.on_trimmed(packet, lasthop, now)
-            if responder.ack_pending and qp not in self._owed:
-                self._owed.append(qp)
-            return None
-        return self._receive_control(qp, parts, packet, now)
+        if not data:
+            return self._receive_control(qp, parts, packet, now)
+        responder = parts.responder
+        if lasthop is None:
+            responder.on_data(packet, now)
+        else:
+            responder.on_trimmed(packet, lasthop, now)
+        if responder.ack_pending and qp not in self._owed:
+            self._owed.append(qp)
+        return None
 
     def frames_to_send(self, now: int) -> list[tuple[int, bytes]]:
         """(port, frame) that leave now, at most what the ports' line rate allows."""
@@ -147,35 +150,26 @@ class Endpoint:
                 if qp.parts is not None and qp.parts.responder.ack_pending:
                     qp.parts.responder.flush_ack()
             self._owed.clear()
-        return self._nic.transmit(now, self._scheduler.next_data)
+        return self._nic.transmit(now, self._scheduler)
 
     def next_deadline(self) -> int | None:
         """When to call on_deadline (and frames_to_send) again; None: only when a frame arrives.
 
         Valid after frames_to_send; after any other call, call that first.
         """
-        best = self._nic.next_free(bool(self._scheduler))
-        due = self._control.ops.next_deadline()
-        if due is not None and (best is None or due < best):
-            best = due
-        for qp in self._qps.values():
-            parts = qp.parts
-            if parts is None:
-                continue
-            due = parts.requestor.next_deadline()
-            if due is not None and (best is None or due < best):
-                best = due
-            due = parts.prober.next_deadline()
-            if due is not None and (best is None or due < best):
-                best = due
-            due = parts.reverse.next_deadline()
-            if due is not None and (best is None or due < best):
-                best = due
-        return best
+        timer = self._timers.due
+        frame = self._nic.next_free(self._scheduler.any_ready)
+        if frame is not None and frame < timer:
+            return frame
+        return timer if timer < NEVER else None
 
     def on_deadline(self, now: int) -> None:
         """Serve timers due at `now`; harmless when none is."""
-        self._control.ops.on_deadline(now)
+        timers = self._timers
+        if now < timers.due:
+            return
+        ops = self._control.ops
+        ops.on_deadline(now)
         for qp in list(self._qps.values()):
             parts = qp.parts
             if parts is None or qp.state is QpState.ERROR:
@@ -186,8 +180,18 @@ class Endpoint:
                 requestor.on_deadline(now)
                 self._wake(parts.destination)
             parts.prober.on_deadline(now)
-            cc = parts.destination.cc
-            parts.reverse.on_deadline(now, cc.base_rtt_ns, requestor.last_sent)
+            parts.reverse.on_deadline(now, parts.destination.cc.base_rtt_ns, requestor.last_sent)
+        timers.due = NEVER
+        waiting = [ops.next_deadline()]
+        for qp in self._qps.values():
+            parts = qp.parts
+            if parts is not None and qp.state is not QpState.ERROR:
+                waiting += (
+                    parts.requestor.next_deadline(),
+                    parts.prober.next_deadline(),
+                    parts.reverse.next_deadline(),
+                )
+        timers.due = min((due for due in waiting if due is not None), default=NEVER)
 
     def events(self) -> list[Event]:
         """Events since the last call."""
@@ -445,6 +449,7 @@ class Endpoint:
             peer,
             flows,
             self._nic,
+            self._timers,
             self._rng,
             self._events_append,
             lambda status, why, now: self._fail(qp, status, why, now),
@@ -467,7 +472,7 @@ class Endpoint:
             destination = Destination(make_cc(qp.config.cc, figures))
             self._destinations[key] = destination
         prober = Prober(link, qp.evs, destination.cc)
-        reverse = ReverseEvs(qp.evs, self._rng, self._control.prober(link, prober))
+        reverse = ReverseEvs(qp.evs, self._rng, self._control.prober(link, prober), self._timers)
         requestor = Requestor(link, qp.first_psn, qp.evs, destination, prober, reverse)
         destination.requestors.append(requestor)
         responder = Responder(link, reverse, self._memory, self._placement)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+from hosts.core.timers import Timers
+
 Answer = Callable[["int | None", int], None]
 """(RTT in ns, or None when no answer came in time; now)"""
 
@@ -12,9 +14,10 @@ Answer = Callable[["int | None", int], None]
 class EndpointOps:
     """Requests in wait of their answers. Sending is the caller's job: `open` gives the id."""
 
-    __slots__ = ("_heap", "_id", "_pending")
+    __slots__ = ("_heap", "_id", "_pending", "_timers")
 
-    def __init__(self, first_id: int) -> None:
+    def __init__(self, first_id: int, timers: Timers) -> None:
+        self._timers = timers
         self._id = first_id & 0xFFFF
         self._pending: dict[int, tuple[int, Answer]] = {}
         self._heap: list[tuple[int, int]] = []
@@ -25,6 +28,7 @@ class EndpointOps:
         old = self._pending.pop(self._id, None)
         self._pending[self._id] = (now, answer)
         heapq.heappush(self._heap, (now + timeout_ns, self._id))
+        self._timers.at(now + timeout_ns)
         if old is not None:
             old[1](None, now)
         return self._id

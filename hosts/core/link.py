@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hosts.core.config import EndpointConfig, PeerInfo, QpConfig
 from hosts.core.events import Event, Status
 from hosts.core.nic import Nic
+from hosts.core.timers import Timers
 from hosts.wire.frame import FlowTemplate
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ class Link:
     flows   frame templates to the peer, by our port
     report  takes an event
     fail    (status, reason, now): the QP goes to ERROR
-    wake    the requestor may have become Ready
     """
 
     config: EndpointConfig
@@ -31,6 +31,7 @@ class Link:
     peer: PeerInfo
     flows: Mapping[int, FlowTemplate]
     nic: Nic
+    timers: Timers
     rng: Random
     report: Callable[[Event], None]
     fail: Callable[[Status, str, int], None]

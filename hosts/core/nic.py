@@ -7,14 +7,16 @@ really leaves (section 3.3). Control frames wait in a short line of their own an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hosts.core.config import PortConfig
 
+if TYPE_CHECKING:
+    from hosts.core.qpcc import Scheduler
+
 CONTROL_LINE = 4096
 _NS_BITS = 8_000_000_000
-
-NextData = Callable[["TxPort", int], "bytes | None"]
 
 
 class TxPort:
@@ -40,7 +42,7 @@ class TxPort:
 class Nic:
     """All ports; `transmit` is the sending half of `frames_to_send`."""
 
-    __slots__ = ("_ahead", "_catch_up", "_order", "ports")
+    __slots__ = ("_ahead", "_catch_up", "_order", "_waiting", "ports")
 
     def __init__(
         self, configs: Sequence[PortConfig], now: int, catch_up_ns: int = 0, ahead_ns: int = 0
@@ -49,6 +51,7 @@ class Nic:
         self._order = list(self.ports.values())
         self._catch_up = catch_up_ns
         self._ahead = ahead_ns
+        self._waiting = 0  # control frames in line
 
     def control(self, port: int, frame: bytes) -> None:
         """Put a control frame in line. Frames of a port that is down, or too many, are dropped."""
@@ -57,41 +60,47 @@ class Nic:
             tx.dropped += 1
             return
         tx.control.append(frame)
+        self._waiting += 1
 
-    def transmit(self, now: int, next_data: NextData) -> list[tuple[int, bytes]]:
-        """(port, frame) that leave at `now`: control first, then what `next_data(port, departure)`
-        gives for a free port; the port that has been free longest first."""
+    def transmit(self, now: int, scheduler: Scheduler) -> list[tuple[int, bytes]]:
+        """(port, frame) that leave at `now`: control first, then what the scheduler gives for a
+        free port; the port that has been free longest first."""
         out: list[tuple[int, bytes]] = []
+        if not self._waiting and not scheduler.any_ready:
+            for port in self._order:
+                if port.free_at <= now:
+                    port.backlog = False
+            return out
         horizon = now + self._ahead
         earliest = now - self._catch_up
         ports = self._order
         blocked = 0
         while True:
-            tx = None
+            tx: TxPort | None = None
+            free_at = horizon + 1
             for candidate in ports:
-                if (
-                    candidate.free_at <= horizon
-                    and candidate.up
-                    and not candidate.bit & blocked
-                    and (tx is None or candidate.free_at < tx.free_at)
-                ):
+                if candidate.free_at < free_at and candidate.up and not candidate.bit & blocked:
                     tx = candidate
+                    free_at = candidate.free_at
             if tx is None:
                 return out
-            start = tx.free_at
+            start = free_at
             if start < now:
                 if not tx.backlog:
                     start = now
                 elif start < earliest:
                     start = earliest
-            frame = (
-                tx.control.popleft() if tx.control else next_data(tx, start if start > now else now)
-            )
-            if frame is None:
-                tx.backlog = False
-                tx.starved = True
-                blocked |= tx.bit
-                continue
+            frame: bytes | None
+            if tx.control:
+                frame = tx.control.popleft()
+                self._waiting -= 1
+            else:
+                frame = scheduler.next_data(tx, start if start > now else now)
+                if frame is None:
+                    tx.backlog = False
+                    tx.starved = True
+                    blocked |= tx.bit
+                    continue
             size = len(frame)
             tx.backlog = True
             tx.starved = False
@@ -122,6 +131,7 @@ class Nic:
         tx.free_at = max(tx.free_at, now)
         if not up:
             tx.dropped += len(tx.control)
+            self._waiting -= len(tx.control)
             tx.control.clear()
 
     @property

@@ -153,6 +153,7 @@ class Prober:
     def _schedule(self, when: int, probe_id: int, entry: EvEntry) -> None:
         self._order += 1
         heapq.heappush(self._actions, (when, self._order, probe_id, entry))
+        self._link.timers.at(when)
 
     def _send(self, entry: EvEntry, purpose: Purpose, now: int) -> None:
         link = self._link

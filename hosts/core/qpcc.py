@@ -67,9 +67,10 @@ class Destination:
 class Scheduler:
     """Ready requestors, served round-robin."""
 
-    __slots__ = ("_ready",)
+    __slots__ = ("_ready", "any_ready")
 
     def __init__(self) -> None:
+        self.any_ready = False
         self._ready: deque[Requestor] = deque()
 
     def wake(self, requestor: Requestor) -> bool:
@@ -79,6 +80,7 @@ class Scheduler:
         if requestor.ready():
             requestor.listed = True
             self._ready.append(requestor)
+            self.any_ready = True
             return True
         return False
 
@@ -86,9 +88,7 @@ class Scheduler:
         if requestor.listed:
             requestor.listed = False
             self._ready.remove(requestor)
-
-    def __bool__(self) -> bool:
-        return bool(self._ready)
+            self.any_ready = bool(self._ready)
 
     def next_data(self, tx: TxPort, now: int) -> bytes | None:
         """The next data frame for a free port."""
@@ -105,4 +105,5 @@ class Scheduler:
             else:
                 requestor.listed = False
                 ready.popleft()
+                self.any_ready = bool(ready)
         return None

@@ -208,6 +208,8 @@ class Requestor:
         window.prev[i] = before if before >= window.una else -1
         entry.last_seq = seq
         window.next = seq + 1
+        if seq == window.una:
+            self._link.timers.at(now + self.rto.interval)
         if seq == message.first_seq and message.imm is not None:
             self._imm_inflight += 1
         if seq == message.last_seq:
@@ -278,7 +280,7 @@ class Requestor:
         window.entry[i] = entry
         window.prev[i] = -1
         self.cc.on_send(window.size_of(seq))
-        self.rto.arm(seq, now)
+        self._link.timers.at(self.rto.arm(seq, now))
         self.sent_packets += 1
         self.retransmitted += 1
         self.last_sent = now
@@ -438,7 +440,9 @@ class Requestor:
             return
         window.flag[i] = 0  # neither out nor waiting, until the time has come
         window.lost_count -= 1
-        heapq.heappush(self._delayed, (now + self.cc.base_rtt_ns, seq))
+        again_at = now + self.cc.base_rtt_ns
+        heapq.heappush(self._delayed, (again_at, seq))
+        self._link.timers.at(again_at)
         if not self.rto.count_retry(sent_at, now):
             self._link.fail(Status.RETRY_EXCEEDED, "retry counter exceeded", now)
 
@@ -488,6 +492,7 @@ class Requestor:
         if messages and window.una > messages[0].last_seq and window.una == window.next:
             if self._ack_due is None:
                 self._ack_due = now + self.rto.interval
+                self._link.timers.at(self._ack_due)
         else:
             self._ack_due = None
 

@@ -19,7 +19,15 @@ from hosts.core.messages import (
     Verdict,
 )
 from hosts.core.psn import unwrap
-from hosts.wire.constants import MPR_UNIT, PSN_MASK, Ecn, NackReason, PathFeedback, Syndrome
+from hosts.wire.constants import (
+    MPR_UNIT,
+    NOMINAL_OVERHEAD,
+    PSN_MASK,
+    Ecn,
+    NackReason,
+    PathFeedback,
+    Syndrome,
+)
 from hosts.wire.headers import Aeth, Neth
 
 if TYPE_CHECKING:
@@ -117,7 +125,7 @@ class Responder:
         length = len(payload)
         opcode = packet.opcode
         moved = bitmap.add(seq)
-        size = packet.nominal_size
+        size = packet.udp_length + NOMINAL_OVERHEAD
         self.rcvd_bytes += size
         self._arrivals[seq & self._mask] = (
             opcode, packet.msn, packet.rqmsn, length, packet.va, packet.r_key, packet.dmalen,

@@ -2,9 +2,11 @@
 
 One EV per plane. The plane is drawn for each packet: SACKs sweep the window in turns (section
 4.5), and taking planes in turns too would put the same part of the window on the same plane every
-time, where a dead path would hide it. The EV comes from data EVs that the peer SACKed when we send data, and
-otherwise from probes: every RTT with inbound and no outbound data a random EV of each plane is
-probed, and the one that answers replaces the plane's EV. A dead one so lasts a few RTTs.
+time, where a dead path would hide it.
+
+The EV comes from data EVs that the peer SACKed when we send data, and otherwise from probes: every
+RTT with inbound and no outbound data a random EV of each plane is probed, and the one that answers
+replaces the plane's EV. A dead one so lasts a few RTTs.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
 from hosts.core.events import EvState
+from hosts.core.timers import Timers
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,12 +30,13 @@ Probe = Callable[[int, int, Callable[[], None], int], None]
 class ReverseEvs:
     """See the module. `next` is the hot path."""
 
-    __slots__ = ("_current", "_due", "_evs", "_inbound", "_ports", "_probe", "_rng")
+    __slots__ = ("_current", "_due", "_evs", "_inbound", "_ports", "_probe", "_rng", "_timers")
 
-    def __init__(self, evs: EvSet, rng: Random, probe: Probe) -> None:
+    def __init__(self, evs: EvSet, rng: Random, probe: Probe, timers: Timers) -> None:
         self._evs = evs
         self._rng = rng
         self._probe = probe
+        self._timers = timers
         self._current = {port: rng.choice(p.active).ev for port, p in evs.planes.items()}
         self._ports: list[int] = []
         self._due: int | None = None
@@ -63,6 +67,7 @@ class ReverseEvs:
         self._inbound = True
         if self._due is None:
             self._due = now
+            self._timers.at(now)
 
     def next_deadline(self) -> int | None:
         return self._due

@@ -43,10 +43,13 @@ class RtoTimers:
         """What a packet sent now gets."""
         return min(self._base << min(max(0, self.retries - self._linear), c.RTO_T_MAX), self._most)
 
-    def arm(self, seq: int, sent_at: int) -> None:
-        """A copy was sent that the pointer cannot speak for: a retransmission, or with back-off."""
+    def arm(self, seq: int, sent_at: int) -> int:
+        """A copy was sent that the pointer cannot speak for: a retransmission, or with back-off.
+        When it is due."""
         self._window.flag[seq & self._window.mask] |= TIMED
-        heapq.heappush(self._heap, (sent_at + self.interval, seq, sent_at))
+        due = sent_at + self.interval
+        heapq.heappush(self._heap, (due, seq, sent_at))
+        return due
 
     @property
     def backed_off(self) -> bool:
