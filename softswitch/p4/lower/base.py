@@ -31,6 +31,7 @@ class Context:
     outer_block: Block | None = None  # where `exit` goes inside an action
     depth: int = 0
     called: bool = False  # inside the body of a directly called action
+    frames: tuple[Any, ...] = ()  # calls whose copy-out an `exit` has to do, innermost last
     control: Any = None  # lower.tables.ControlInstance
 
     def into(self, out: list[Statement]) -> Context:

@@ -17,11 +17,20 @@ Bound = list[tuple[ast.Param, ast.Expr | None]]
 
 
 @dataclass
+class Place:
+    """An lvalue evaluated once: storage, and the bits of it when it is a slice."""
+
+    value: v.Value
+    type: t.Type
+    bits: tuple[int, int] | None = None  # high, low
+
+
+@dataclass
 class Passed:
     """Bindings of the parameters, and what has to be copied back afterwards."""
 
     env: Env = field(default_factory=dict)
-    back: list[tuple[ast.Expr, v.Value]] = field(default_factory=list)
+    back: list[tuple[Place, v.Value]] = field(default_factory=list)
 
 
 class InlineLowering(ExprLowering):
@@ -29,30 +38,58 @@ class InlineLowering(ExprLowering):
 
     def assign_to(self, target: ast.Expr, source: v.Value, ctx: Context, span: Span) -> None:
         """target = source for any lvalue, slices included."""
-        if isinstance(target, ast.Slice):
-            self._assign_slice(target, source, ctx, span)
-            return
-        self.assign(self.value(target, ctx), source, ctx, span)
+        self.store(self.place_of(target, ctx), source, ctx, span)
 
-    def _assign_slice(
-        self, target: ast.Slice, source: v.Value, ctx: Context, span: Span
-    ) -> None:
+    def place_of(self, target: ast.Expr, ctx: Context) -> Place:
+        """Evaluate an lvalue; calls in its indexes happen here, once."""
+        if not isinstance(target, ast.Slice):
+            return Place(self.value(target, ctx), _type(target))
         high, low = target.hi, target.lo
         base = target.base
         while isinstance(base, ast.Slice):
             high, low, base = high + base.lo, low + base.lo, base.base
-        place = self.value(base, ctx)
-        if not isinstance(place, v.Leaf) or not isinstance(source, v.Leaf):
+        return Place(self.value(base, ctx), _type(target), (high, low))
+
+    def load(self, place: Place, span: Span) -> v.Value:
+        """What a place holds now."""
+        if place.bits is None:
+            return place.value
+        if not isinstance(place.value, v.Leaf):
+            self.fail(span, "this value cannot be sliced")
+        return v.slice_of(place.value, *place.bits)
+
+    def fix(self, place: Place, ctx: Context, span: Span) -> Place:
+        """The same place even when the variables in its index change."""
+        value = place.value
+        element = value.element if isinstance(value, v.IndexedField) else value
+        if not isinstance(element, v.IndexedHeader) or isinstance(element.index, v.Const):
+            return place
+        index = self.save(element.index, ctx, span)
+        fixed = v.IndexedHeader(element.stack, index, element.type)
+        if isinstance(value, v.IndexedField):
+            return Place(v.IndexedField(fixed, value.index, value.type), place.type, place.bits)
+        return Place(fixed, place.type, place.bits)
+
+    def store(self, place: Place, source: v.Value, ctx: Context, span: Span) -> None:
+        """place = source"""
+        if place.bits is None:
+            if isinstance(place.value, v.NextHeader):
+                self.fail(span, "'next' can only be extracted into")
+            self.assign(place.value, source, ctx, span)
+            return
+        high, low = place.bits
+        whole = place.value
+        if not isinstance(whole, v.Leaf) or not isinstance(source, v.Leaf):
             self.fail(span, "this slice cannot be assigned to")
         source = self.settle(source, ctx, span)
-        type_ = t.bits(v.width(place.type))
+        type_ = t.bits(v.width(whole.type))
         part = t.bits(high - low + 1)
         hole = ((1 << type_.width) - 1) ^ (((1 << part.width) - 1) << low)
-        kept = v.binary("&", v.cast(place, type_), v.Const(hole, type_), type_)
+        kept = v.binary("&", v.cast(whole, type_), v.Const(hole, type_), type_)
         wide = v.cast(v.cast(source, part), type_)
         moved = v.binary("<<", wide, v.Const(low, t.bits(32)), type_) if low else wide
         joined = v.binary("|", kept, moved, type_)
-        self.assign(place, v.cast(joined, place.type), ctx, span)
+        self.assign(whole, v.cast(joined, whole.type), ctx, span)
 
     def pass_arguments(
         self, bound: Bound, ctx: Context, span: Span, isolated: bool, force_copy: bool = False
@@ -64,95 +101,88 @@ class InlineLowering(ExprLowering):
         sees its control's variables: everything is copied.
         """
         passed = Passed()
-        values: list[tuple[ast.Param, ast.Expr | None, v.Value | None]] = []
+        values: list[tuple[ast.Param, Place | None]] = []
         for param, expr in bound:
             effects: list[Statement] = []
             inner = ctx.into(effects)
-            value: v.Value | None = None
-            if expr is not None and not isinstance(expr, ast.Slice):
-                value = self.value(expr, inner)
-            elif isinstance(expr, ast.Slice) and param.direction in ("", "in", "inout"):
-                value = self.value(expr, inner)
+            place: Place | None = None
+            if expr is not None and "out" in param.direction:
+                place = self.fix(self.place_of(expr, inner), inner, expr.span)
+            elif expr is not None:
+                place = Place(self.value(expr, inner), _type(expr))
             if effects:
                 values = [self._pin(item, ctx, span) for item in values]
                 ctx.out.extend(effects)
-            values.append((param, expr, value))
-        for n, (param, expr, value) in enumerate(values):
+            values.append((param, place))
+        for n, (param, place) in enumerate(values):
             others = [x for m, x in enumerate(values) if m != n]
-            safe = isolated and not force_copy and not self._aliased(param, value, others)
-            passed.env[param] = self._pass_one(param, expr, value, safe, ctx, span, passed)
+            safe = isolated and not force_copy and not self._aliased(param, place, others)
+            passed.env[param] = self._pass_one(param, place, safe, ctx, span, passed)
         return passed
 
     def _pin(
-        self, item: tuple[ast.Param, ast.Expr | None, v.Value | None], ctx: Context, span: Span
-    ) -> tuple[ast.Param, ast.Expr | None, v.Value | None]:
-        param, expr, value = item
-        if value is not None and param.direction == "in" and _storable(value):
-            return param, expr, self.copy(value, ctx, span)
+        self, item: tuple[ast.Param, Place | None], ctx: Context, span: Span
+    ) -> tuple[ast.Param, Place | None]:
+        param, place = item
+        if place is not None and param.direction == "in" and _storable(place.value):
+            return param, Place(self.copy(place.value, ctx, span), place.type)
         return item
 
     def _aliased(
         self,
         param: ast.Param,
-        value: v.Value | None,
-        others: list[tuple[ast.Param, ast.Expr | None, v.Value | None]],
+        place: Place | None,
+        others: list[tuple[ast.Param, Place | None]],
     ) -> bool:
-        if value is None:
+        if place is None:
             return False
-        mine = v.places(value)
-        for other, expr, found in others:
+        mine = v.places(place.value)
+        for other, found in others:
             if "out" not in param.direction and "out" not in other.direction:
                 continue
-            if found is None and expr is None:
-                continue
-            if found is None or mine & v.places(found):
+            if found is not None and mine & v.places(found.value):
                 return True
         return False
 
     def _pass_one(
         self,
         param: ast.Param,
-        expr: ast.Expr | None,
-        value: v.Value | None,
+        place: Place | None,
         safe: bool,
         ctx: Context,
         span: Span,
         passed: Passed,
     ) -> v.Value:
         type_ = param.type or t.UNKNOWN
-        if param.direction == "" or (param.direction == "in" and value is not None):
-            assert value is not None
+        if param.direction == "" or (param.direction == "in" and place is not None):
+            assert place is not None
+            value = place.value
             if not _storable(value) or isinstance(value, v.Const):
                 return value
             if safe and _is_storage(value):
                 return value
             if param.direction == "" and not isinstance(value, v.Leaf):
                 return value
-            return self.copy(value, ctx, span, self._local_name(param.name))
-        if safe and value is not None and _is_storage(value):
+            return self.copy(value, ctx, span, param.name)
+        if safe and place is not None and place.bits is None and _is_storage(place.value):
             if param.direction == "out":
-                self.invalidate(value, ctx, span)
-            return value
-        place = self.storage.variable(self.storage.unique(param.name, True), type_, span)
-        if param.direction == "inout" and value is not None:
-            self.assign(place, value, ctx, span)
+                self.invalidate(place.value, ctx, span)
+            return place.value
+        inside = self.storage.variable(self.storage.unique(param.name, True), type_, span)
+        if param.direction == "inout" and place is not None:
+            self.assign(inside, self.load(place, span), ctx, span)
         elif param.direction == "out":
-            self.invalidate(place, ctx, span)
-        if expr is not None:
-            passed.back.append((expr, place))
-        return place
-
-    @staticmethod
-    def _local_name(name: str) -> str:
-        return name
+            self.invalidate(inside, ctx, span)
+        if place is not None:
+            passed.back.append((place, inside))
+        return inside
 
     def copy_back(self, passed: Passed, ctx: Context, span: Span) -> None:
         """The copy-out half of a call."""
-        for expr, place in passed.back:
-            source = place
-            if isinstance(source, v.Leaf) and _type(expr) != source.type:
-                source = v.cast(source, _type(expr))
-            self.assign_to(expr, source, ctx, span)
+        for place, source in passed.back:
+            if isinstance(source, v.Leaf) and place.type != source.type:
+                source = v.cast(source, place.type)
+            self.store(place, source, ctx, span)
 
 
 def _storable(value: v.Value) -> bool:

@@ -245,7 +245,7 @@ class ProgramLowering(ParserLowering):
         )
         body: list[Statement] = []
         ctx = Context(env=control.env, where=where, path=control.path, out=body, control=control)
-        self.run_control(control, ctx, decl.span)
+        self.run_control(control, ctx)
         return control, Pipeline(where, decl.span), body
 
     def _checksums(self, instance: v.Instance, verify: bool) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from softswitch.p4 import ast
+from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.check.expr import _type
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
 from softswitch.p4.lower.externs import ExternLowering
+from softswitch.p4.lower.inline import Place
 from softswitch.p4.lower.model import Apply, Exit, Leave, Statement
 
 
@@ -29,7 +30,11 @@ class StmtLowering(ExternLowering):
             self._assign_stmt(s, ctx)
         elif isinstance(s, ast.CallStmt):
             assert isinstance(s.call, ast.Call)
-            self.call(s.call, ctx)
+            unused = self.call(s.call, ctx)
+            # A lookahead nobody reads still fails when the packet is too short.
+            for leaf in v.leaves(unused):
+                if isinstance(leaf, v.Lookahead):
+                    self.save(leaf, ctx, s.span)
         elif isinstance(s, ast.IfStmt):
             self._if(s, ctx)
         elif isinstance(s, ast.SwitchStmt):
@@ -45,19 +50,41 @@ class StmtLowering(ExternLowering):
                 self.fail(s, "'return' cannot be used here")
             ctx.out.append(Leave(s.span, ctx.leave))
         elif isinstance(s, ast.ExitStmt):
+            for passed in reversed(ctx.frames):
+                self.copy_back(passed, ctx, s.span)
             ctx.out.append(Exit(s.span))
             if ctx.in_action and ctx.outer_block is not None:
                 ctx.out.append(Leave(s.span, ctx.outer_block))
 
     def _assign_stmt(self, s: ast.AssignStmt, ctx: Context) -> None:
-        source = self.value(s.right, ctx)
-        if isinstance(s.left, ast.Slice):
-            self.assign_to(s.left, source, ctx, s.span)
-            return
-        target = self.value(s.left, ctx)
-        if isinstance(target, v.NextHeader):
-            self.fail(s.left, "'next' can only be extracted into")
-        self.assign(target, source, ctx, s.span)
+        # The left side is evaluated first: calls in an index happen before the right side.
+        place = self.place_of(s.left, ctx)
+        effects: list[Statement] = []
+        inner = ctx.into(effects)
+        right = s.right
+        if isinstance(right, ast.Binary) and right.left is s.left:
+            source = self._updated(place, right, inner)  # a op= b
+        else:
+            source = self.value(right, inner)
+        if effects:
+            place = self.fix(place, ctx, s.span)
+            ctx.out.extend(effects)
+        self.store(place, source, ctx, s.span)
+
+    def _updated(self, place: Place, e: ast.Binary, ctx: Context) -> v.Value:
+        """place OP right"""
+        left = self.load(place, e.span)
+        if not isinstance(left, v.Leaf):
+            self.fail(e, f"'{e.op}' cannot be applied to this value")
+        effects: list[Statement] = []
+        right = self.leaf(e.right, ctx.into(effects))
+        if effects:
+            left = self.save(left, ctx, e.span)
+            ctx.out.extend(effects)
+        try:
+            return v.binary(e.op, left, right, _type(e))
+        except fold.FoldError as error:
+            self.fail(e, str(error))
 
     def declare(self, decl: ast.Decl, ctx: Context) -> None:
         """A local variable or constant."""

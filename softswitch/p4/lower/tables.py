@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
 from softswitch.p4.check.expr import _type
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context, Env
+from softswitch.p4.lower.inline import Passed
 from softswitch.p4.lower.keys import KeyLowering, key_name
 from softswitch.p4.lower.model import (
     Action,
@@ -118,7 +119,7 @@ class TableLowering(KeyLowering):
                 if isinstance(made.type, t.TBlock):
                     inner = tuple(made.name.split("."))
                     control.children[local] = self.instantiate(made, inner, where, depth + 1)
-                    made.env = {"control": control.children[local]}
+                    made.control = control.children[local]
                 else:
                     control.externs.append(made)
         return control
@@ -131,18 +132,17 @@ class TableLowering(KeyLowering):
             parent: ControlInstance = ctx.control
             control = self.instantiate(instance, (*ctx.path, name), ctx.where, ctx.depth)
             parent.direct.append(control)
-            instance.env = {"control": control}
+            instance.control = control
         return instance
 
     def apply_control(self, e: ast.Call, instance: v.Instance, ctx: Context) -> None:
         """Inline a sub-control."""
-        found = (instance.env or {}).get("control")
-        control = found if isinstance(found, ControlInstance) else None
+        control: ControlInstance | None = instance.control
         if control is None:
             made = self.instantiate(
                 instance, tuple(instance.name.split(".")), ctx.where, ctx.depth
             )
-            instance.env = {"control": made}  # type: ignore[dict-item]
+            instance.control = made
             ctx.control.direct.append(made)
             control = made
         assert isinstance(e.target, (t.TBlock, t.TArch))
@@ -156,7 +156,7 @@ class TableLowering(KeyLowering):
             passed = self.pass_arguments(bound, ctx, e.span, True, force_copy=several)
             control.env.update(passed.env)
         control.applied += 1
-        self.run_control(control, ctx, e.span)
+        self.run_control(control, replace(ctx, frames=(*ctx.frames, passed)))
         self.copy_back(passed, ctx, e.span)
 
     def _rebind(
@@ -172,7 +172,7 @@ class TableLowering(KeyLowering):
             return 1
         count = 0
 
-        def walk(node: object) -> None:
+        def walk(node: ast.Node) -> None:
             nonlocal count
             if isinstance(node, ast.Call) and node.kind == "apply":
                 func = node.func
@@ -192,9 +192,7 @@ class TableLowering(KeyLowering):
         control: ControlInstance,
         ctx: Context,
         e: ast.Call,
-    ) -> object:
-        from softswitch.p4.lower.inline import Passed
-
+    ) -> Passed:
         passed = Passed()
         for param, expr in bound:
             place = control.env[param]
@@ -205,10 +203,10 @@ class TableLowering(KeyLowering):
             elif param.direction == "out":
                 self.invalidate(place, ctx, e.span)
             if "out" in param.direction and expr is not None:
-                passed.back.append((expr, place))
+                passed.back.append((self.place_of(expr, ctx), place))
         return passed
 
-    def run_control(self, control: ControlInstance, ctx: Context, span: object) -> None:
+    def run_control(self, control: ControlInstance, ctx: Context) -> None:
         """Initialise the variables of a control and lower its apply block."""
         block = Block(control.decl.body.span, [])
         inner = Context(
@@ -218,6 +216,7 @@ class TableLowering(KeyLowering):
             out=block.body,
             leave=block,
             depth=ctx.depth + 1,
+            frames=ctx.frames,
             control=control,
         )
         for local in control.decl.locals:
@@ -250,7 +249,12 @@ class TableLowering(KeyLowering):
     global_actions: dict[ast.ActionDecl, Action]
 
     def _make_action(
-        self, decl: ast.ActionDecl, path: tuple[str, ...], control: ControlInstance, directed: Env
+        self,
+        decl: ast.ActionDecl,
+        path: tuple[str, ...],
+        control: ControlInstance,
+        directed: Env,
+        passed: Passed | None = None,
     ) -> Action:
         name = join_name(path, control_plane_name(decl))
         action = Action(name, decl, [], [], decl.span)
@@ -274,6 +278,7 @@ class TableLowering(KeyLowering):
             leave=block,
             in_action=True,
             outer_block=block,
+            frames=(passed,) if passed is not None else (),
             control=control,
         )
         if not any(p.direction and p not in directed for p in decl.params):
@@ -306,6 +311,7 @@ class TableLowering(KeyLowering):
             outer_block=ctx.outer_block,
             depth=ctx.depth + 1,
             called=True,
+            frames=(*ctx.frames, passed),
             control=control,
         )
         self.body(decl.body, inner)
@@ -443,7 +449,7 @@ class TableLowering(KeyLowering):
         )  # fmt: skip
         passed = self.pass_arguments(ref.bound, pass_ctx, ref.span, isolated=False)
         path = control.path if decl in control.decl.locals else ()
-        action = self._make_action(decl, path, control, passed.env)
+        action = self._make_action(decl, path, control, passed.env, passed)
         epilogue: list[Statement] = []
         self.copy_back(passed, pass_ctx.into(epilogue), ref.span)
         action.body = [*prologue, *action.body, *epilogue]
@@ -611,7 +617,7 @@ def _extern(instance: v.Instance) -> str:
     return instance.type.decl.name if isinstance(instance.type, t.TExtern) else ""
 
 
-def _children(stmt: ast.Stmt) -> list[object]:
+def _children(stmt: ast.Stmt) -> list[ast.Node]:
     if isinstance(stmt, ast.BlockStmt):
         return list(stmt.body)
     if isinstance(stmt, ast.IfStmt):

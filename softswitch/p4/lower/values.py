@@ -233,7 +233,7 @@ class Instance(Value):
     args: dict[str, Value] = field(default_factory=dict)
     decl: ast.InstanceDecl | None = None
     annotations: list[ast.Annotation] = field(default_factory=list)
-    env: dict[Any, Value] | None = None  # of the enclosing block
+    control: Any = None  # lower.tables.ControlInstance, once instantiated
     used: bool = False
 
 
