@@ -50,6 +50,17 @@ FRAME_BUFFER = 16384
 DEFAULT_PORT = PortConfig()
 
 
+def compile_program(program: Mapping[str, Any]) -> tuple[Generator, str]:
+    """The compiler's state and the C source of a program; raises ProgramError."""
+    try:
+        gen = Generator(Program(program))
+        return gen, gen.text()
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as e:
+        # the checks in program.py name the place; this is for what they did not foresee
+        text = " ".join(str(e).split())[:200]
+        raise ProgramError(f"malformed bmv2 JSON: {type(e).__name__}: {text}") from None
+
+
 class Engine:
     """A bmv2-compatible switch as a sans-I/O object, with an optional real-time driver.
 
@@ -102,12 +113,7 @@ class Engine:
         Packets inside the switch are dropped (cause `reload`). Multicast groups and clone
         sessions are kept. Raises ProgramError, and then the old pipeline stays.
         """
-        try:
-            checked = Program(program)
-            gen = Generator(checked)
-            source = gen.text()
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as e:
-            raise ProgramError(f"malformed bmv2 JSON: {type(e).__name__}: {e}") from None
+        gen, source = compile_program(program)
         path = native.build_pipeline(source, self._cache)
         with self._lock:
             self._alive()
@@ -116,7 +122,7 @@ class Engine:
             if rc < 0:
                 self._control = None
                 raise ProgramError(self._ffi.string(err).decode(errors="replace"))
-            control = Control(checked, self._ffi, self._lib, self._sw)
+            control = Control(gen.p, self._ffi, self._lib, self._sw)
             control.vset_widths = gen.parsers.vset_widths
             self._control = control
             self._decoder = Decoder(control, gen.actions.log_formats)

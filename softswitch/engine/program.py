@@ -30,7 +30,9 @@ Json = Mapping[str, Any]
 
 
 def fail(message: str) -> NoReturn:
-    raise ProgramError(message)
+    """Raise ProgramError with one line, whatever names of the program are in it."""
+    line = "".join(c if c.isprintable() else " " for c in message)
+    raise ProgramError(line[:500])
 
 
 def get(obj: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:

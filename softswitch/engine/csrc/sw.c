@@ -27,6 +27,7 @@ int64_t mrc_clock(void) {
 /* ---- events: length, type, payload; the oldest stay, new ones are lost when full ---- */
 
 static void ring_put(struct evring *r, const void *src, u32 n) {
+  if (!n) return;
   u32 tail = (r->head + r->used) % r->cap, first = r->cap - tail;
   if (first > n) first = n;
   memcpy(r->buf + tail, src, first);
