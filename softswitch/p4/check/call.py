@@ -149,6 +149,10 @@ class CallChecker(ExprChecker):
                 )
             e.bound = self.bind(base.decl.name, base.decl.params, e.args, e.span, {})
             return _done(e, t.VOID)
+        if isinstance(base, t.TArch) and base.decl.kind == self.context:
+            binding = dict(zip(base.decl.type_vars, base.args, strict=False))
+            e.bound = self.bind(base.decl.name, base.decl.params, e.args, e.span, binding)
+            return _done(e, t.VOID)
         self.reporter.fail(e.span, f"a value of type '{base}' cannot be applied")
 
     def _header_method(self, e: ast.Call, func: ast.Member, base: t.TStruct) -> ast.Expr:

@@ -202,9 +202,7 @@ class ExprChecker(CheckerBase):
         if e.op == "!":
             if not isinstance(kind, (t.TBool, t.TUnknown)):
                 self.reporter.fail(e.span, f"'!' needs a bool, not '{type_}'")
-        elif not isinstance(kind, (t.TBits, t.TInt, t.TUnknown)) or (
-            e.op == "~" and isinstance(kind, t.TInt)
-        ):
+        elif not isinstance(kind, (t.TBits, t.TInt, t.TUnknown)):
             self.reporter.fail(e.span, f"'{e.op}' cannot be applied to '{type_}'")
         value = None
         if e.operand.value is not None:
@@ -243,8 +241,6 @@ class ExprChecker(CheckerBase):
         if op in ("/", "%") and isinstance(kind, t.TBits) and kind.signed:
             self.reporter.fail(e.span, f"'{op}' is not defined for signed types")
         if op in ("|+|", "|-|") and isinstance(kind, t.TInt):
-            self.reporter.fail(e.span, f"'{op}' needs operands of a fixed width")
-        if op in ("&", "|", "^") and isinstance(kind, t.TInt):
             self.reporter.fail(e.span, f"'{op}' needs operands of a fixed width")
         if op in _COMPARE:
             return _done(e, t.BOOL, self._fold(e, t.BOOL))

@@ -117,7 +117,10 @@ class InlineLowering(ExprLowering):
         for n, (param, place) in enumerate(values):
             others = [x for m, x in enumerate(values) if m != n]
             safe = isolated and not force_copy and not self._aliased(param, place, others)
-            passed.env[param] = self._pass_one(param, place, safe, ctx, span, passed)
+            if force_copy and "out" not in param.direction and place is not None:
+                passed.env[param] = self._own(param, place.value, ctx, span)
+            else:
+                passed.env[param] = self._pass_one(param, place, safe, ctx, span, passed)
         return passed
 
     def _pin(
@@ -143,6 +146,15 @@ class InlineLowering(ExprLowering):
             if found is not None and mine & v.places(found.value):
                 return True
         return False
+
+    def _own(self, param: ast.Param, value: v.Value, ctx: Context, span: Span) -> v.Value:
+        """The value in a variable of the parameter, even a constant: it may change."""
+        if not _storable(value):
+            return value
+        name = self.storage.unique(param.name, True)
+        place = self.storage.variable(name, param.type or t.UNKNOWN, span)
+        self.assign(place, value, ctx, span)
+        return place
 
     def _pass_one(
         self,

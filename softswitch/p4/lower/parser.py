@@ -342,6 +342,12 @@ class ParserLowering(TableLowering):
             if isinstance(kind, t.TStruct) and kind.kind == "header":
                 return v.HeaderLiteral(kind, items), offset
             return v.Aggregate(kind, items), offset
+        if isinstance(kind, t.TStack) and t.is_header(kind.element):
+            parts: list[v.Value] = []
+            for _ in range(kind.size):
+                part_value, offset = self._look(e, kind.element, offset)
+                parts.append(part_value)
+            return v.StackLiteral(kind, tuple(parts)), offset
         if not isinstance(kind, (t.TBits, t.TBool)):
             self.fail(e, f"cannot look ahead at a '{type_}'")
         bits = v.width(type_)

@@ -198,8 +198,7 @@ class TableLowering(KeyLowering):
             place = control.env[param]
             if param.direction in ("", "in", "inout") and expr is not None:
                 if isinstance(place, (v.Leaf, v.Aggregate, v.HeaderValue, v.Stack, v.Union)):
-                    if not isinstance(place, v.Const):
-                        self.assign(place, self.value(expr, ctx), ctx, e.span)
+                    self.assign(place, self.value(expr, ctx), ctx, e.span)
             elif param.direction == "out":
                 self.invalidate(place, ctx, e.span)
             if "out" in param.direction and expr is not None:
@@ -495,7 +494,10 @@ class TableLowering(KeyLowering):
         if selector and not table.selector:
             self.fail(decl, f"table '{decl.name}' has an action selector but no selector key")
         if table.selector and not selector:
-            self.fail(decl, f"table '{decl.name}' has selector keys but no action selector")
+            self.reporter.warn(
+                decl.span, f"table '{decl.name}' has selector keys but no action selector"
+            )
+            table.selector, table.prepare = [], [] if not table.keys else table.prepare
         if table.profile is not None and decl.default_action is not None:
             self.reporter.warn(
                 decl.default_action.span,
