@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from drills.events import Event, read_events
 from drills.format import Drill
-from drills.judge import judge
+from drills.judge import judge, verdict_lines
 from drills.record import RunInfo, split
 from drills.summary import Summary
 from drills.view import FabricView, view_of
-from mrclab.errors import UserError
+from mrclab.errors import EXIT_USAGE, UserError
 from topologies.plan import Plan
 from topologies.spec import FabricSpec
 
@@ -54,3 +55,21 @@ def rejudge(run_dir: Path) -> Summary:
     """The verdict of a stored run, computed from its events; nothing is written."""
     drill, view, info, events = load_run(run_dir)
     return judge(*split(events), drill, view, info)
+
+
+def main(argv: list[str]) -> int:
+    """`python -m drills.rejudge RUN_DIR`: print the verdict; the exit status is a drill's."""
+    if len(argv) != 1:
+        print("usage: python -m drills.rejudge RUN_DIR", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        summary = rejudge(Path(argv[0]))
+    except UserError as error:
+        print(f"rejudge: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    print("\n".join(verdict_lines(summary)))
+    return summary.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,9 @@ from drills.ledger import EGRESS_CAUSES
 from drills.phases import Phases
 from drills.view import FabricView, direction_name
 
+IDLE_SHARE = 0.02
+"""A direction that carried less than this share of its rate has only acknowledgements."""
+
 Points = tuple[tuple[float, float], ...]
 
 
@@ -137,8 +140,8 @@ def _rates(points: Sequence[tuple[float, int]]) -> Points:
 def port_timelines(
     everything: Sequence[Event], phases: Phases, view: FabricView
 ) -> list[PortTimeline]:
-    """Every direction of a link whose sender is a switch and that ever queued two packets,
-    marked or dropped, in the order of the fabric's links, upward first."""
+    """Every direction of a link whose sender is a switch and that carried at least IDLE_SHARE
+    of its rate, marked or lost something, in the order of the fabric's links, upward first."""
     zero = origin(everything)
     readings: dict[str, list[Event]] = {}
     for event in everything:
@@ -156,11 +159,13 @@ def port_timelines(
             drops: dict[str, int] = {}
             first_drops: dict[str, int] | None = None
             trims: list[int] = []
+            sent: list[tuple[int, int]] = []
             for event in readings[sender.node]:
                 t = (event.t - zero) / 1e9
                 values = event["ports"].get(port)
                 if values:
                     depth.append((t, values["depth_max"]))
+                    sent.append((event.t, values["tx_bytes"]))
                     first_drops = first_drops if first_drops is not None else values["drops"]
                     drops = values["drops"]
                 if event.get("marks") is not None:
@@ -171,7 +176,10 @@ def port_timelines(
             before = first_drops or {}
             lost = sum(n - before.get(c, 0) for c, n in drops.items() if c in EGRESS_CAUSES)
             trimmed = trims[-1] - trims[0] if trims else 0
-            if deepest < 2 and not marked and not lost:
+            span = sent[-1][0] - sent[0][0] if sent else 0
+            bits = 8 * (sent[-1][1] - sent[0][1]) if sent else 0
+            busy = bits * 1e9 >= IDLE_SHARE * link.rate_bps * span > 0
+            if not busy and not marked and not lost:
                 continue
             words = [f"max {deepest:.0f}"]
             words += [f"{marked:,} marks"] if marked else []

@@ -274,7 +274,7 @@ class SyntheticRun:
                         marks[key] = marks.get(key, 0) + depth * (3 if moved else 1)
                     if busy or config.kind == "t0":
                         ports[str(number)] = {
-                            "tx_bytes": 0,
+                            "tx_bytes": (t - self.start) // 100 if busy else 0,
                             "rx_bytes": 0,
                             "depth": depth,
                             "depth_max": depth,

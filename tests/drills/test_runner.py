@@ -11,7 +11,7 @@ import pytest
 from drills.events import read_events
 from drills.format import Bound, Drill, parse
 from drills.progress import Plain, Silent
-from drills.rejudge import rejudge
+from drills.rejudge import main, rejudge
 from drills.runner import run_drill
 from drills.waiting import ConditionTimeout, Waiter
 from mrclab.errors import UserError
@@ -103,7 +103,11 @@ def test_a_stored_run_is_judged_the_same_again(lab: FakeTestbed, tmp_path: Path)
     assert rejudge(out).verdict == "void"
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises(UserError, match=r"not a run directory: it has no run\.json"):
         rejudge(tmp_path)
 
