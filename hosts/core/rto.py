@@ -61,7 +61,7 @@ class RtoTimers:
 
     def count_retry(self, sent_at: int, now: int) -> bool:
         """A packet sent then timed out or was refused; False when retries are exhausted."""
-        if sent_at > self._last_retry:
+        if sent_at >= self._last_retry:
             self._last_retry = now
             self.retries += 1
         return self._exp >= c.RTO_EXP_UNLIMITED or self.retries <= self._linear + self._exp
