@@ -114,12 +114,37 @@ def _unshare() -> None:
         ) from None
 
 
+def _keep_mounts_private() -> None:
+    """What is mounted from here on must not appear outside.
+
+    In a plain chroot "/" is no mount point and its propagation can't be changed. Joining
+    the mount namespace we are in already leads to its real root, where it can; then back.
+    """
+    try:
+        _mount("none", "/", None, MS_REC | MS_PRIVATE)
+        return
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY)
+    own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(_libc.setns(own, CLONE_NEWNS), "setns")
+        _mount("none", "/", None, MS_REC | MS_PRIVATE)
+        os.fchdir(root)
+        os.chroot(".")
+        os.fchdir(here)
+    finally:
+        for descriptor in (root, here, own):
+            os.close(descriptor)
+
+
 def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:
     """First process of the PID namespace: private mounts, loopback up, then the command."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() not in (0, parent):  # 0: the parent is outside this PID namespace
         os._exit(1)
-    _mount("none", "/", None, MS_REC | MS_PRIVATE)
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     # /sys as inherited shows the interfaces of the machine, not of the lab (bmv2 looks there).
     with contextlib.suppress(OSError):
@@ -143,6 +168,10 @@ def run_in_lab(run_id: str, argv: Sequence[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     _unshare()
+    try:
+        _keep_mounts_private()
+    except OSError as error:
+        raise UserError(f"can't make the lab's mounts its own: {error.strerror}") from None
     parent = os.getpid()
     # Blocked until the handlers know the child: no signal may be lost in between.
     passed_on = {signal.SIGTERM, signal.SIGHUP}
