@@ -8,7 +8,7 @@ rate at which frames come through; CPU time per frame, kernel work for it includ
 given beside it because it does not depend on who else uses the machine.
 
 Forwarder and switch are measured in turn, several times, and the medians compared, so that
-slow drifts of the machine hit both.
+slow drifts of the machine hit both; ratios are taken within a round.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ HERE = Path(__file__).resolve().parent
 CSRC = HERE / "csrc"
 FABRIC = HERE.parent / "p4src" / "mrc_fabric.p4"
 ROUND_MS = 700
-ROUNDS = 3
+ROUNDS = 5
 GENERATOR_CPU, SUBJECT_CPU = 0, 1
 DESTINATION = 0xFD00_0000_0001_0000_0000_0000_0000_0002
 SOURCE = 0xFD00_0000_0000_0000_0000_0000_0000_0001
@@ -68,7 +68,9 @@ def mrc_frame(size: int, label: int) -> bytes:
 def set_up_fabric(engine: Engine, out: int) -> None:
     """mrc_fabric as on a T0: routes, one uplink group, classes, trimming, ECN."""
     info = engine.info.tables
-    engine.table_set_default("FabricIngress.salt", ActionCall("FabricIngress.set_salt", (0x1234567,)))
+    engine.table_set_default(
+        "FabricIngress.salt", ActionCall("FabricIngress.set_salt", (0x1234567,))
+    )
     for i in range(8):
         host = DESTINATION + (i + 1 << 64)
         engine.table_add(
@@ -124,12 +126,12 @@ def links() -> Iterator[None]:
     """The two veth pairs, in the namespace we are in."""
     pairs = (("g0", "s0"), ("s1", "k0"))
     for a, b in pairs:
-        _run("ip", "link", "add", a, "mtu", "9216", "type", "veth", "peer", "name", b, "mtu", "9216")
+        _run(
+            "ip", "link", "add", a, "mtu", "9216", "type", "veth", "peer", "name", b, "mtu", "9216"
+        )
         for name in (a, b):
-            try:
+            with suppress(OSError):
                 Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-            except OSError:
-                pass
             _run("ip", "link", "set", name, "up")
     try:
         yield
@@ -231,6 +233,7 @@ class Bench:
         for _ in range(ROUNDS):
             bare.append(self.bare())
             ours.append(self.switch(program))
+        pairs = list(zip(bare, ours, strict=True))
 
         def middle(rounds: list[dict[str, float]], key: str) -> float:
             return statistics.median(r[key] for r in rounds)
@@ -239,10 +242,10 @@ class Bench:
             "frame_bytes": self.size,
             "forwarder_pps": middle(bare, "pps"),
             "switch_pps": middle(ours, "pps"),
-            "ratio": middle(ours, "pps") / max(1.0, middle(bare, "pps")),
+            "ratio": statistics.median(o["pps"] / max(1.0, b["pps"]) for b, o in pairs),
             "forwarder_cpu_ns_per_frame": middle(bare, "cpu_ns"),
             "switch_cpu_ns_per_frame": middle(ours, "cpu_ns"),
-            "cpu_ratio": middle(bare, "cpu_ns") / max(1.0, middle(ours, "cpu_ns")),
+            "cpu_ratio": statistics.median(b["cpu_ns"] / max(1.0, o["cpu_ns"]) for b, o in pairs),
             "offered_pps": middle(ours, "offered") / (ROUND_MS / 1e3),
         }
 
@@ -280,8 +283,7 @@ def run(
     done = subprocess.run(
         command,
         cwd=HERE.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
@@ -296,7 +298,8 @@ def run(
 
 def main(argv: list[str]) -> int:
     """The child: options --program FILE --sizes N,N; prints JSON."""
-    program, sizes = None, (128, 4096)
+    program: Path | None = None
+    sizes: tuple[int, ...] = (128, 4096)
     args = iter(argv)
     for a in args:
         if a == "--program":

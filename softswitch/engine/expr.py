@@ -340,7 +340,32 @@ class Expr:
                 return "1" if neg else "0"
             terms = [f"eq{t.index}(&{a}.m{k}, &{b}.m{k})" for k, (_, t) in enumerate(ua.members)]
             return f"({neg}({' || '.join(terms) or '0'}))"
+        pair = self._varbits(left, right)
+        if pair:
+            (a, i), (b, k) = pair
+            same = (
+                f"({a}.f{i}_bits == {b}.f{k}_bits && "
+                f"!memcmp({a}.f{i}, {b}.f{k}, {a}.f{i}_bits / 8))"
+            )
+            return f"(!{same})" if neg else same
         return self._compare(op, self.exact(left), self.exact(right))
+
+    def _varbits(self, *sides: Any) -> list[tuple[str, int]] | None:
+        """(header path, field) of both sides when they are variable-length fields."""
+        out = []
+        for e in sides:
+            kind, v = self.node(e)
+            if kind not in ("field", "stack_field") and not (
+                kind == "expression" and v.get("op") == "access_field"
+            ):
+                return None
+            if kind == "field" and self.p.field(v)[1] < 0:
+                return None
+            path, ht, index, _ = self.lvalue(e)
+            if not ht.fields[index].varbit:
+                return None
+            out.append((path, index))
+        return out
 
     def _compare(self, op: str, a: Value, b: Value) -> str:
         if a.lo == a.hi and b.lo == b.hi:

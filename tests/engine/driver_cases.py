@@ -1,0 +1,251 @@
+"""What test_driver.py runs inside a network namespace: `python -m ... CASE` prints ok."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from softswitch.engine import (
+    DriverError,
+    DuplicateEntry,
+    Engine,
+    EngineError,
+    PortChange,
+    PortConfig,
+    Replica,
+)
+from tests.engine.frames import mrc
+from tests.engine.programs import forwarder
+
+IGNORE_OUTGOING = 23
+SO_RCVBUFFORCE = 33
+SO_TIMESTAMPNS = 35
+
+
+def ip(*args: str) -> None:
+    subprocess.run(["ip", *args], check=True, capture_output=True)
+
+
+def pair(a: str, b: str) -> None:
+    ip("link", "add", a, "mtu", "9216", "type", "veth", "peer", "name", b, "mtu", "9216")
+    for name in (a, b):
+        with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as f:
+            f.write("1")
+        ip("link", "set", name, "up")
+
+
+def tap(name: str) -> socket.socket:
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    s.setsockopt(263, IGNORE_OUTGOING, 1)
+    with contextlib.suppress(PermissionError):
+        s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+    s.bind((name, 3))
+    s.settimeout(5)
+    return s
+
+
+def until(what: str, test: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not test():
+        if time.monotonic() > end:
+            raise AssertionError(f"never: {what}")
+        time.sleep(0.002)
+
+
+def two_ports(program: object = None, config: PortConfig | None = None) -> Engine:
+    pair("hosta", "s1")
+    pair("hostb", "s2")
+    engine = Engine(program or forwarder(2))  # type: ignore[arg-type]
+    engine.add_port(1)
+    engine.add_port(2, config or PortConfig())
+    engine.start({1: "s1", 2: "s2"})
+    return engine
+
+
+def forward() -> None:
+    engine = two_ports()
+    a, b = tap("hosta"), tap("hostb")
+    for size in (14, 60, 1514, 4200, 9216):
+        frame = bytes.fromhex("02000000000102000000000286dd") + bytes(size - 14)
+        a.send(frame)
+        assert b.recv(10000) == frame
+    until("all counted", lambda: engine.port_stats(2).tx_packets == 5)
+    s = engine.port_stats(1)
+    assert (s.rx_packets, s.rx_bytes) == (5, 14 + 60 + 1514 + 4200 + 9216)
+    t = engine.totals()
+    assert (t.received, t.sent, t.dropped, t.held) == (5, 5, 0, 0)
+    engine.stop()
+    engine.receive(1, bytes(60), time.monotonic_ns())  # without I/O again
+    assert len(engine.frames_to_send(time.monotonic_ns())) == 1
+
+
+def vlan() -> None:
+    """Tags that the kernel takes out of frames are put back."""
+    engine = two_ports()
+    a, b = tap("hosta"), tap("hostb")
+    b.setsockopt(263, 8, 1)  # PACKET_AUXDATA
+    frame = bytes.fromhex("02000000000102000000000281002064 0800") + b"payload" * 10
+    a.send(frame)
+    data, aux, _, _ = b.recvmsg(2000, 100)
+    for _, kind, value in aux:
+        status, _, _, _, _, tci, tpid = struct.unpack("=IIIHHHH", value[:20])
+        if kind == 8 and status & 0x10:
+            data = data[:12] + struct.pack(">HH", tpid or 0x8100, tci) + data[12:]
+    assert data == frame
+    assert engine.port_stats(1).rx_bytes == len(frame)
+
+
+def link_state() -> None:
+    engine = two_ports()
+    engine.events()
+    assert engine.port_up(2)
+    began = time.monotonic()
+    ip("link", "set", "hostb", "down")
+    until("down seen", lambda: not engine.port_up(2))
+    took = time.monotonic() - began
+    assert took < 0.5, took
+    a = tap("hosta")
+    a.send(bytes(60))
+    until("dropped", lambda: engine.port_stats(2).drops["port_down"] == 1)
+    ip("link", "set", "hostb", "up")
+    until("up seen", lambda: engine.port_up(2))
+    changes = [(e.port, e.up) for e in engine.events() if isinstance(e, PortChange)]
+    assert changes == [(2, False), (2, True)], changes
+    b = tap("hostb")
+    a.send(b"\1" * 60)
+    assert b.recv(100) == b"\1" * 60
+    ip("link", "set", "s2", "down")
+    until("own end down seen", lambda: not engine.port_up(2))
+    ip("link", "set", "s2", "up")
+    until("own end up seen", lambda: engine.port_up(2))
+    a.send(b"\2" * 60)
+    assert b.recv(100) == b"\2" * 60
+    ip("link", "del", "hostb")
+    until("removed seen", lambda: not engine.port_up(2))
+
+
+def reload() -> None:
+    """Programs change while frames flow; every frame is forwarded or counted."""
+    engine = two_ports()
+    a = tap("hosta")
+    sent = 0
+    for i in range(10):
+        for _ in range(200):
+            a.send(bytes(60))
+            sent += 1
+        engine.load(forwarder(2 if i % 2 else 1))
+    until("all received", lambda: engine.totals().received == sent)
+    until("all settled", lambda: engine.totals().held == 0)
+    t = engine.totals()
+    assert t.received == t.sent + t.dropped
+
+
+def refusal(call: Callable[[], object], kind: type[EngineError]) -> str:
+    """The message with which a call is refused."""
+    try:
+        call()
+    except kind as e:
+        return str(e)
+    raise AssertionError("not refused")
+
+
+def errors() -> None:
+    pair("hosta", "s1")
+    engine = Engine(forwarder(2))
+    engine.add_port(1)
+    for interfaces, text in (({1: "nope"}, "nope"), ({1: "s1", 7: "s1"}, "no port 7")):
+        assert text in refusal(lambda i=interfaces: engine.start(i), EngineError)  # type: ignore[misc]
+    engine.start({1: "s1"})
+    assert refusal(lambda: engine.start({}), DriverError)
+    assert refusal(lambda: engine.attach(1, "s1"), DuplicateEntry)
+    assert refusal(lambda: engine.receive(1, b"x", 0), DriverError)
+    engine.detach(1)
+    engine.attach(1, "s1")
+    engine.remove_port(1)
+    engine.add_port(1)
+    engine.attach(1, "s1")
+    engine.close()
+
+
+def idle() -> None:
+    """Nothing to do takes no time."""
+    engine = two_ports()
+    before = engine.fidelity()
+    time.sleep(0.5)
+    after = engine.fidelity()
+    assert after.loops - before.loops <= 2, (before, after)
+    assert after.cpu_ns - before.cpu_ns < 5_000_000
+
+
+def control() -> None:
+    """Control calls are not starved by a busy data path."""
+    engine = two_ports(config=PortConfig(rate_bps=1_000_000_000))
+    a = tap("hosta")
+    worst = 0.0
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        for _ in range(50):
+            a.send(bytes(60))
+        began = time.monotonic()
+        engine.port_stats(2)
+        worst = max(worst, time.monotonic() - began)
+    assert worst < 0.2, worst
+
+
+def pacing() -> None:
+    rate, size, seconds = 100_000_000, 1250, 0.5
+    pair("hosta", "s1")
+    for p in (2, 3):
+        pair(f"host{p}", f"s{p}")
+    program = forwarder(2)
+    action = next(a for a in program["actions"] if a["name"] == "out")
+    action["primitives"][0]["parameters"][0]["value"][1] = "mcast_grp"
+    engine = Engine(program)
+    engine.mc_group_set(2, [Replica(2), Replica(3)])
+    engine.add_port(1)
+    for p in (2, 3):
+        engine.add_port(p, PortConfig(rate_bps=rate, queue_limits=(10_000,)))
+    engine.start({1: "s1", 2: "s2", 3: "s3"})
+    taps = {p: tap(f"host{p}") for p in (2, 3)}
+    count = int(rate * seconds / 8 / size)
+    stamps: dict[int, list[int]] = {p: [] for p in taps}
+
+    def read(s: socket.socket, times: list[int]) -> None:
+        while len(times) < count:
+            _, aux, _, _ = s.recvmsg(2000, 100)
+            times += [
+                sec * 10**9 + ns
+                for _, kind, value in aux
+                if kind == SO_TIMESTAMPNS
+                for sec, ns in [struct.unpack("=qq", value[:16])]
+            ]
+
+    readers = [threading.Thread(target=read, args=(s, stamps[p])) for p, s in taps.items()]
+    for s, t in zip(taps.values(), readers, strict=True):
+        s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        t.start()
+    a = tap("hosta")
+    for i in range(count):
+        a.send(mrc(size, label=i))
+    for t in readers:
+        t.join()
+    for p, times in stamps.items():
+        took = (times[-1] - times[0]) / 1e9
+        want = (count - 1) * size * 8 / rate
+        error = abs(took - want) / want
+        assert error < 0.01, (p, took, want)
+        assert engine.port_stats(p).drops["queue_full"] == 0
+    f = engine.fidelity()
+    assert f.services >= 2 * (count - 1), f
+    print(f"late: mean {f.late_mean_ns} ns, p99 {f.late_p99_ns} ns, max {f.late_max_ns} ns")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    print("ok")
