@@ -56,10 +56,12 @@ class Destination:
             self.cc.bound_inflight(sum(r.window.out_bytes() for r in requestors))
 
     def settle(self) -> bool:
-        """Nothing is outstanding, so nothing is in flight, even if the SACKs that would have said
-        so were lost. False when something is outstanding."""
+        """When nothing is outstanding nothing is in flight, even if the SACKs that would have
+        said so were lost or never due. False when something is outstanding."""
         if any(r.window.una != r.window.next for r in self.requestors):
             return False
+        for requestor in self.requestors:
+            requestor.settle()
         self.cc.inflight = 0
         return True
 

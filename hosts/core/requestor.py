@@ -42,6 +42,7 @@ class Requestor:
         "_delayed",
         "_dscp",
         "_dscp_retx",
+        "_first_bytes",
         "_imm_inflight",
         "_imms",
         "_link",
@@ -113,6 +114,7 @@ class Requestor:
         self._imms = 0
         self._imm_inflight = 0
         self._rcvd = 0  # newest rcvd_bytes, units
+        self._first_bytes = 0  # nominal bytes of first copies
         self._ack_due: int | None = None
         self._resend_last = False
         self.listed = False
@@ -171,6 +173,10 @@ class Requestor:
         cc = self.cc
         return cc.inflight + self._mtu <= cc.cwnd or (cc.inflight > 0 and self.destination.settle())
 
+    def settle(self) -> None:
+        """Everything sent has arrived: rcvd_bytes of the peer is known without a SACK."""
+        self._rcvd = (self._first_bytes + 255 >> 8) & 0xFFFFFF
+
     def ready(self) -> bool:
         return self._resend_last or (self.window_open() and self.has_work())
 
@@ -220,6 +226,7 @@ class Requestor:
             size = self._mtu
             opcode = FIRST if seq == message.first_seq else MIDDLE
         cc.on_send(size)
+        self._first_bytes += size
         if self.rto.backed_off:
             self.rto.arm(seq, now)
         self.sent_packets += 1
@@ -469,6 +476,8 @@ class Requestor:
                 self.cc.undo_loss(window.undone)
                 window.undone = 0
             self.rto.progress()
+            if window.una == window.next:
+                self.destination.settle()
         messages = self._messages
         if messages and messages[0].last_seq <= seq:
             self.rto.progress()
