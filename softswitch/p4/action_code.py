@@ -60,10 +60,7 @@ class _Writer:
 
     def sequence(self, body: list[Statement]) -> bool:
         """Write the statements; False when control never comes out at the end."""
-        for s in body:
-            if not self._one(s):
-                return False
-        return True
+        return all(self._one(s) for s in body)
 
     def _one(self, s: Statement) -> bool:
         if isinstance(s, Primitive):
@@ -84,7 +81,7 @@ class _Writer:
         elif isinstance(s, If):
             return self._if(s)
         else:
-            self.reporter.fail(s.span, "this statement cannot be used in an action")
+            raise self.reporter.fail(s.span, "this statement cannot be used in an action")
         return True
 
     def _block(self, block: Block) -> bool:
@@ -103,9 +100,7 @@ class _Writer:
 
     def _targeted(self, position: int) -> bool:
         """Does an already placed label point past the last primitive?"""
-        return any(
-            label is not None and label.position == position for _, label in self.code.items
-        )
+        return any(label is not None and label.position == position for _, label in self.code.items)
 
     def _if(self, s: If) -> bool:
         cond, yes, no = s.cond, s.yes, s.no

@@ -205,13 +205,11 @@ class _Writer:
         try:
             body = primitives(action, self.reporter, _source_info)
         except OverflowError as error:
-            self.reporter.fail(action.span, str(error))
+            raise self.reporter.fail(action.span, str(error)) from None
         return {
             "name": action.name,
             "id": action.id,
-            "runtime_data": [
-                {"name": p.name, "bitwidth": width(p.type)} for p in action.params
-            ],
+            "runtime_data": [{"name": p.name, "bitwidth": width(p.type)} for p in action.params],
             "primitives": body,
         }
 

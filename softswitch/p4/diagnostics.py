@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 MAX_ERRORS = 20
 """Errors reported before the compiler gives up on a program."""
@@ -86,7 +86,7 @@ class P4Error(Exception):
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
 
-class Stop(Exception):  # noqa: N818 (control flow, not a user-visible error)
+class Stop(Exception):
     """Raised when the current construct cannot be processed further; already reported."""
 
 
@@ -106,10 +106,10 @@ class Reporter:
         if len(self.errors) >= MAX_ERRORS:
             raise P4Error(self.errors)
 
-    def fail(self, span: Span, message: str) -> NoReturn:
-        """Record an error and abandon the current construct."""
+    def fail(self, span: Span, message: str) -> Stop:
+        """Record an error; raise what it returns to abandon the current construct."""
         self.error(span, message)
-        raise Stop
+        return Stop()
 
     def warn(self, span: Span, message: str) -> None:
         """Record a warning (none about the include files that come with the compiler)."""

@@ -137,19 +137,19 @@ def parse_int(token: Token, reporter: Reporter) -> IntLiteral:
     """The value of an INT token; a malformed or too wide one is reported."""
     match = _INT.match(token.text)
     if match is None:
-        reporter.fail(token.span, f"'{token.text}' is not an integer literal")
+        raise reporter.fail(token.span, f"'{token.text}' is not an integer literal")
     width: int | None = None
     if match["width"] is not None:
         width = int(match["width"].replace("_", "")[:9] or "0")
         if not 1 <= width <= MAX_WIDTH:
-            reporter.fail(token.span, f"width {width} is outside 1..{MAX_WIDTH}")
+            raise reporter.fail(token.span, f"width {width} is outside 1..{MAX_WIDTH}")
     value, base = 0, 10
     for group, radix in (("hex", 16), ("bin", 2), ("oct", 8), ("dec2", 10), ("dec", 10)):
         digits = match[group]
         if digits is not None:
             digits = digits.replace("_", "")
             if not digits or len(digits) > MAX_WIDTH:
-                reporter.fail(token.span, f"'{token.text}' is not an integer literal")
+                raise reporter.fail(token.span, f"'{token.text}' is not an integer literal")
             value, base = int(digits, radix), radix
     signed = match["sign"] == "s"
     if width is not None:

@@ -15,7 +15,7 @@ from softswitch.p4.lower import values as v
 from softswitch.p4.lower.model import Action, Digest, Model, Table
 from softswitch.p4.lower.storage import control_plane_name
 from softswitch.p4.lower.values import Instance
-from softswitch.p4.p4info_types import TypeInfo, type_name
+from softswitch.p4.p4info_types import TypeInfo, annotation_constant, shown, type_name
 
 _MATCH = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
 _NOT_SHOWN = frozenset(
@@ -23,6 +23,8 @@ _NOT_SHOWN = frozenset(
      "controller_header", "pkginfo", "platform_property", "max_group_size",
      "selector_size_semantics", "max_member_weight")
 )  # fmt: skip
+_PACKAGE_TEXTS = ("name", "version", "organization", "contact", "url", "arch")
+_SCOPES = frozenset(("tableonly", "defaultonly"))
 _KINDS = {
     "counter": ids.COUNTER,
     "direct_counter": ids.DIRECT_COUNTER,
@@ -130,9 +132,14 @@ class _Writer:
         self._annotations(preamble, annotations)
         self._documentation(preamble, annotations)
 
-    def _annotations(self, message: Any, annotations: list[ast.Annotation]) -> None:
+    def _annotations(
+        self,
+        message: Any,
+        annotations: list[ast.Annotation],
+        hidden: frozenset[str] = _NOT_SHOWN,
+    ) -> None:
         for note in annotations:
-            if note.name in _NOT_SHOWN:
+            if note.name in hidden:
                 continue
             if note.text.startswith(f"@{note.name}[") or (note.pairs and not note.args):
                 self._structured(message, note)
@@ -146,11 +153,20 @@ class _Writer:
             for key, expr in note.pairs:
                 pair = entry.kv_pair_list.kv_pairs.add()
                 pair.key = key
-                _annotation_value(pair.value, expr)
+                self._annotation_value(pair.value, expr)
         else:
             entry.expression_list.SetInParent()
             for expr in note.args:
-                _annotation_value(entry.expression_list.expressions.add(), expr)
+                self._annotation_value(entry.expression_list.expressions.add(), expr)
+
+    def _annotation_value(self, message: Any, expr: ast.Expr) -> None:
+        value = annotation_constant(expr, self.model.constants)
+        if isinstance(value, bool):
+            message.bool_value = value
+        elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+            message.int64_value = value
+        else:
+            message.string_value = value if isinstance(value, str) else expr.span.text()
 
     def _documentation(self, message: Any, annotations: list[ast.Annotation]) -> None:
         for name in ("brief", "description"):
@@ -166,9 +182,13 @@ class _Writer:
         for note in self.model.annotations:
             if note.name == "pkginfo":
                 for key, expr in note.pairs:
-                    if key in ("name", "version", "organization", "contact", "url", "arch"):
-                        if isinstance(expr, ast.StringLit):
-                            setattr(package, key, expr.text)
+                    if key in _PACKAGE_TEXTS and isinstance(expr, ast.StringLit):
+                        setattr(package, key, expr.text)
+            elif note.name == "platform_property":
+                for key, expr in note.pairs:
+                    known = key in package.platform_properties.DESCRIPTOR.fields_by_name
+                    if known and isinstance(expr, ast.IntLit):
+                        setattr(package.platform_properties, key, expr.number & 0x7FFFFFFF)
             elif note.name not in _NOT_SHOWN:
                 self._annotations(package, [note])
         self._documentation(package, self.model.annotations)
@@ -215,9 +235,7 @@ class _Writer:
             if item.ref is None:
                 ref.annotations.append("@defaultonly")
             else:
-                for note in item.ref.annotations:
-                    if note.name not in ("name", "id"):
-                        ref.annotations.append(shown(note))
+                self._annotations(ref, item.ref.annotations, _NOT_SHOWN - _SCOPES)
             if item.table_only:
                 ref.scope = p4info_pb2.ActionRef.TABLE_ONLY
             elif item.default_only:
@@ -261,7 +279,7 @@ class _Writer:
             field = message.match_fields.add()
             field.id = by_element[id(key.element)]
             field.name = key.name
-            self._annotations(field, key.element.annotations)
+            self._annotations(field, key.element.annotations, _NOT_SHOWN - {"hidden"})
             self._documentation(field, key.element.annotations)
             field.match_type = _MATCH[key.match]
             self.types.note(key.type)
@@ -309,9 +327,8 @@ class _Writer:
         self._preamble(message.preamble, ids.ACTION_PROFILE, instance.name, instance.annotations)
         message.with_selector = kind == "action_selector"
         message.size = number(instance, "size")
-        limit = annotation_number(instance.annotations, "max_group_size")
-        if limit is not None:
-            message.max_group_size = limit
+        if message.with_selector:
+            self._selector_limits(message, instance.annotations)
         names = [
             table.name
             for block in self.model.blocks
@@ -320,6 +337,19 @@ class _Writer:
         ]
         for name in sorted(names):
             message.table_ids.append(self.ids[ids.TABLE, name])
+
+    def _selector_limits(self, message: Any, annotations: list[ast.Annotation]) -> None:
+        limit = annotation_number(annotations, "max_group_size")
+        if limit is not None:
+            message.max_group_size = limit
+        semantics = (annotation_text(annotations, "selector_size_semantics") or "").lower()
+        if semantics == "sum_of_weights":
+            message.sum_of_weights.SetInParent()
+        elif semantics == "sum_of_members":
+            message.sum_of_members.SetInParent()
+            weight = annotation_number(annotations, "max_member_weight")
+            if weight is not None:
+                message.sum_of_members.max_member_weight = weight
 
     def _direct(self, into: Any, kind: int, instance: Instance, table: Any) -> None:
         message = into.add()
@@ -390,27 +420,3 @@ def _param_ids(action: Action) -> list[int]:
 
 def _extern_name(instance: Instance) -> str:
     return instance.type.decl.name if isinstance(instance.type, t.TExtern) else ""
-
-
-def shown(note: ast.Annotation) -> str:
-    """An annotation as P4Info shows it."""
-    if not note.has_body:
-        return f"@{note.name}"
-    if note.args and all(isinstance(a, (ast.StringLit, ast.IntLit)) for a in note.args):
-        parts = [
-            f'"{a.text}"' if isinstance(a, ast.StringLit) else str(getattr(a, "number", ""))
-            for a in note.args
-        ]
-        return f"@{note.name}({', '.join(parts)})"
-    return f"@{note.name}({' '.join(note.tokens)})"
-
-
-def _annotation_value(message: Any, expr: ast.Expr) -> None:
-    if isinstance(expr, ast.StringLit):
-        message.string_value = expr.text
-    elif isinstance(expr, ast.IntLit):
-        message.int64_value = expr.number & 0x7FFFFFFFFFFFFFFF
-    elif isinstance(expr, ast.BoolLit):
-        message.bool_value = expr.boolean
-    else:
-        message.string_value = expr.span.text()

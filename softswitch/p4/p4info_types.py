@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softswitch.p4 import ast
+from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.model import Model
@@ -29,7 +29,6 @@ class TypeInfo:
             translation = _translation(type_.decl)
             if translation is not None:
                 return translation[1]
-            return self.control_width(type_.underlying)
         return v.width(type_)
 
     def note(self, type_: t.Type) -> None:
@@ -47,6 +46,9 @@ class TypeInfo:
                     entry.translated_type.sdn_bitwidth = bits
                 else:
                     entry.translated_type.sdn_string.SetInParent()
+            for note in type_.decl.annotations:
+                if note.name not in ("p4runtime_translation", "name"):
+                    entry.annotations.append(shown(note))
             self.note(type_.underlying)
         elif isinstance(type_, t.TSerEnum) and type_.name not in types.serializable_enums:
             serial = types.serializable_enums[type_.name]
@@ -144,3 +146,39 @@ def _translation(decl: ast.TypedefDecl) -> tuple[str, int] | None:
         numbers = [x for x in note.tokens[1:] if x.isdigit()]
         bits = int(numbers[0]) if numbers else 0
     return uri, bits
+
+
+def shown(note: ast.Annotation) -> str:
+    """An annotation as P4Info shows it."""
+    if not note.has_body:
+        return f"@{note.name}"
+    if note.args and all(isinstance(a, (ast.StringLit, ast.IntLit)) for a in note.args):
+        parts = [
+            f'"{a.text}"' if isinstance(a, ast.StringLit) else str(getattr(a, "number", ""))
+            for a in note.args
+        ]
+        return f"@{note.name}({', '.join(parts)})"
+    return f"@{note.name}({' '.join(note.tokens)})"
+
+
+def annotation_constant(expr: ast.Expr, constants: dict[str, Any]) -> Any:
+    """Value of an expression inside an annotation, None when it has none."""
+    if expr.value is not None:
+        return expr.value
+    if isinstance(expr, ast.StringLit):
+        return expr.text
+    if isinstance(expr, ast.IntLit):
+        return expr.number
+    if isinstance(expr, ast.BoolLit):
+        return expr.boolean
+    if isinstance(expr, ast.Name):
+        return constants.get(expr.name)
+    if isinstance(expr, ast.Binary):
+        left = annotation_constant(expr.left, constants)
+        right = annotation_constant(expr.right, constants)
+        if isinstance(left, int) and isinstance(right, int):
+            try:
+                return fold.binary(expr.op, left, right, t.INT)
+            except (fold.FoldError, KeyError):
+                return None
+    return None

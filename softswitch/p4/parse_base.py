@@ -7,15 +7,56 @@ from softswitch.p4.diagnostics import Reporter, Span, Stop, did_you_mean
 from softswitch.p4.lexer import EOF, IDENT, INT, STRING, Token, parse_int, parse_string
 
 RESERVED = frozenset(
-    "abstract action bit bool break const continue control default else enum error exit extern "
-    "false for header header_union if in inout int match_kind out package parser return select "
-    "string struct switch table this transition true tuple typedef varbit valueset void".split()
+    [
+        "abstract",
+        "action",
+        "bit",
+        "bool",
+        "break",
+        "const",
+        "continue",
+        "control",
+        "default",
+        "else",
+        "enum",
+        "error",
+        "exit",
+        "extern",
+        "false",
+        "for",
+        "header",
+        "header_union",
+        "if",
+        "in",
+        "inout",
+        "int",
+        "match_kind",
+        "out",
+        "package",
+        "parser",
+        "return",
+        "select",
+        "string",
+        "struct",
+        "switch",
+        "table",
+        "this",
+        "transition",
+        "true",
+        "tuple",
+        "typedef",
+        "varbit",
+        "valueset",
+        "void",
+    ]
 )
-BASE_TYPES = frozenset("bit int varbit bool error string tuple list void match_kind".split())
+BASE_TYPES = frozenset(
+    "bit int varbit bool error string tuple list void match_kind".split()  # noqa: SIM905
+)
 MAX_NESTING = 150
 
 
-class _Speculation(Exception):  # noqa: N818 (control flow)
+class _Speculation(Exception):
     """An attempt to read the tokens one way failed; another way follows."""
 
 
@@ -135,8 +176,10 @@ class ParserBase:
 
     def _type_core(self, start: Span) -> ast.TypeRef:
         token = self.token
-        if token.kind == IDENT and token.text in BASE_TYPES and not (
-            token.text == "list" and self.ahead().text != "<"
+        if (
+            token.kind == IDENT
+            and token.text in BASE_TYPES
+            and not (token.text == "list" and self.ahead().text != "<")
         ):
             self.next()
             ref = ast.TypeRef(start, token.text)

@@ -177,15 +177,13 @@ class Parser(StatementParser):
                 return False
             self.next()
             return self.at("(", "<")
-        except Exception:  # noqa: BLE001 (any failure means: not a function)
+        except Exception:
             return False
         finally:
             self.speculating -= 1
             self.pos, self.depth = saved, depth
 
-    def _function(
-        self, annotations: ast.Annotations, is_extern: bool = False
-    ) -> ast.FunctionDecl:
+    def _function(self, annotations: ast.Annotations, is_extern: bool = False) -> ast.FunctionDecl:
         self.scopes.append({})
         returns_at = self.pos
         # `T f<T>(...)` uses T before declaring it: read the type parameters first.
@@ -213,7 +211,7 @@ class Parser(StatementParser):
             self.type_ref()
             self.name()
             self.type_params()
-        except Exception:  # noqa: BLE001 (the real reading reports it)
+        except Exception:
             pass
         finally:
             self.speculating -= 1

@@ -7,6 +7,7 @@ where the macro is used, so messages point at the user's text.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,10 +83,8 @@ class Preprocessor:
                 j = i + 1
                 while tokens[j].kind != EOF and not tokens[j].line_start:
                     j += 1
-                try:
+                with contextlib.suppress(Stop):
                     self._directive(tokens[i + 1 : j], token, conditions, directory, depth)
-                except Stop:
-                    pass
                 i = j
                 continue
             if all(c.active for c in conditions[-1:]):
@@ -101,7 +100,7 @@ class Preprocessor:
             self._out.extend(self.expand(run))
             run.clear()
             if len(self._out) > MAX_TOKENS:
-                self.reporter.fail(self._out[-1].span, f"more than {MAX_TOKENS} tokens")
+                raise self.reporter.fail(self._out[-1].span, f"more than {MAX_TOKENS} tokens")
 
     def _directive(
         self,
@@ -121,13 +120,13 @@ class Preprocessor:
             return
         if name in ("elif", "else", "endif"):
             if not conditions:
-                self.reporter.fail(span, f"#{name} without #if")
+                raise self.reporter.fail(span, f"#{name} without #if")
             top = conditions[-1]
             if name == "endif":
                 conditions.pop()
                 return
             if top.seen_else:
-                self.reporter.fail(span, f"#{name} after #else")
+                raise self.reporter.fail(span, f"#{name} after #else")
             if name == "else":
                 top.seen_else = True
                 top.active = top.parent and not top.taken
@@ -145,7 +144,7 @@ class Preprocessor:
             self._define(rest, span)
         elif name == "undef":
             if len(rest) != 1 or rest[0].kind != IDENT:
-                self.reporter.fail(span, "#undef needs one name")
+                raise self.reporter.fail(span, "#undef needs one name")
             self.macros.pop(rest[0].text, None)
         elif name in ("error", "warning"):
             text = " ".join(t.text for t in rest)
@@ -159,7 +158,7 @@ class Preprocessor:
 
     def _include(self, rest: list[Token], span: Span, directory: Path, depth: int) -> None:
         if depth >= MAX_INCLUDE_DEPTH:
-            self.reporter.fail(span, f"includes nested deeper than {MAX_INCLUDE_DEPTH}")
+            raise self.reporter.fail(span, f"includes nested deeper than {MAX_INCLUDE_DEPTH}")
         if rest and rest[0].kind == IDENT:
             rest = self.expand(rest)
         if rest and rest[0].kind == STRING:
@@ -168,7 +167,7 @@ class Preprocessor:
             end = next(i for i, t in enumerate(rest) if t.text == ">")
             name, quoted = "".join(t.text for t in rest[1:end]), False
         else:
-            self.reporter.fail(span, '#include needs <file> or "file"')
+            raise self.reporter.fail(span, '#include needs <file> or "file"')
         dirs = [(directory, False)] if quoted else []
         dirs += [(d, False) for d in self.include_dirs]
         if self.system_dir is not None:
@@ -180,19 +179,19 @@ class Preprocessor:
                     continue
                 text = path.read_text("utf-8")
             except (OSError, ValueError) as error:
-                self.reporter.fail(rest[0].span, f"cannot read '{name}': {error}")
+                raise self.reporter.fail(rest[0].span, f"cannot read '{name}': {error}") from None
             shown = f"<{name}>" if system else str(path)
             self._file(SourceFile(shown, text, system=system), path.parent, depth + 1)
             return
         known = [p.name for folder, _ in dirs if folder.is_dir() for p in folder.glob("*.p4")]
-        self.reporter.fail(
+        raise self.reporter.fail(
             rest[0].span.to(rest[-1].span),
             f"include file '{name}' not found{did_you_mean(name, known)}",
         )
 
     def _define(self, rest: list[Token], span: Span) -> None:
         if not rest or rest[0].kind != IDENT:
-            self.reporter.fail(span, "#define needs a name")
+            raise self.reporter.fail(span, "#define needs a name")
         name = rest[0].text
         params: tuple[str, ...] | None = None
         body = rest[1:]
@@ -207,10 +206,10 @@ class Preprocessor:
                 elif body[i].kind == IDENT:
                     names.append(body[i].text)
                 elif body[i].text != ",":
-                    self.reporter.fail(body[i].span, "expected a parameter name")
+                    raise self.reporter.fail(body[i].span, "expected a parameter name")
                 i += 1
             if i >= len(body):
-                self.reporter.fail(span, f"macro '{name}': missing ')'")
+                raise self.reporter.fail(span, f"macro '{name}': missing ')'")
             params, body = tuple(names), body[i + 1 :]
         self.macros[name] = Macro(name, params, tuple(body), variadic)
 
@@ -219,7 +218,7 @@ class Preprocessor:
     def _condition(self, kind: str, rest: list[Token], span: Span) -> bool:
         if kind != "if":
             if not rest or rest[0].kind != IDENT:
-                self.reporter.fail(span, f"#{kind} needs a name")
+                raise self.reporter.fail(span, f"#{kind} needs a name")
             return (rest[0].text in self.macros) == (kind == "ifdef")
         resolved: list[Token] = []
         i = 0
@@ -228,7 +227,7 @@ class Preprocessor:
             if token.text == "defined":
                 inner = [t for t in rest[i + 1 : i + 4] if t.text not in ("(", ")")][:1]
                 if not inner or inner[0].kind != IDENT:
-                    self.reporter.fail(token.span, "'defined' needs a name")
+                    raise self.reporter.fail(token.span, "'defined' needs a name")
                 has_paren = i + 1 < len(rest) and rest[i + 1].text == "("
                 i += 4 if has_paren else 2
                 value = "1" if inner[0].text in self.macros else "0"
@@ -253,7 +252,7 @@ class Preprocessor:
                 continue
             steps += 1
             if steps > MAX_TOKENS or len(out) > MAX_TOKENS or depth > _MAX_EXPANSION_DEPTH:
-                self.reporter.fail(token.span, f"macro '{macro.name}' expands without end")
+                raise self.reporter.fail(token.span, f"macro '{macro.name}' expands without end")
             args: list[list[Token]] = []
             if macro.params is not None:
                 if not work or work[-1].text != "(":
@@ -263,7 +262,7 @@ class Preprocessor:
             hidden = token.hidden | {macro.name}
             body = self._substitute(macro, args, token, hidden, depth)
             if len(work) + len(body) > MAX_TOKENS:
-                self.reporter.fail(token.span, f"macro '{macro.name}' expands without end")
+                raise self.reporter.fail(token.span, f"macro '{macro.name}' expands without end")
             work.extend(reversed(body))
         return out
 
@@ -274,7 +273,7 @@ class Preprocessor:
         params = macro.params or ()
         while True:
             if not work:
-                self.reporter.fail(name.span, f"macro '{macro.name}': missing ')'")
+                raise self.reporter.fail(name.span, f"macro '{macro.name}': missing ')'")
             token = work.pop()
             if token.text == ")" and level == 0:
                 break
@@ -287,7 +286,7 @@ class Preprocessor:
         if not params and args == [[]]:
             return []
         if len(args) != len(params) and not (macro.variadic and len(args) == len(params) - 1):
-            self.reporter.fail(
+            raise self.reporter.fail(
                 name.span, f"macro '{macro.name}' takes {len(params)} arguments, got {len(args)}"
             )
         return args + [[]] * (len(params) - len(args))
@@ -300,7 +299,7 @@ class Preprocessor:
         hidden: frozenset[str],
         depth: int,
     ) -> list[Token]:
-        params = {p: a for p, a in zip(macro.params or (), args, strict=False)}
+        params = dict(zip(macro.params or (), args, strict=False))
         out: list[Token] = []
         body = macro.body
         i = 0
@@ -357,7 +356,7 @@ class _Conditional:
     def value(self) -> int:
         result = self._ternary()
         if self.i < len(self.tokens):
-            self.reporter.fail(self.tokens[self.i].span, "unexpected text in #if")
+            raise self.reporter.fail(self.tokens[self.i].span, "unexpected text in #if")
         return result
 
     def _peek(self) -> str:
@@ -370,7 +369,7 @@ class _Conditional:
         self.i += 1
         yes = self._ternary()
         if self._peek() != ":":
-            self.reporter.fail(self.span, "#if: expected ':'")
+            raise self.reporter.fail(self.span, "#if: expected ':'")
         self.i += 1
         no = self._ternary()
         return yes if condition else no
@@ -400,7 +399,7 @@ class _Conditional:
     def _apply(self, op: str, left: int, right: int) -> int:
         if op in ("/", "%"):
             if right == 0:
-                self.reporter.fail(self.span, "#if: division by zero")
+                raise self.reporter.fail(self.span, "#if: division by zero")
             quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
             return quotient if op == "/" else left - right * quotient
         if op in ("<<", ">>"):
@@ -418,9 +417,9 @@ class _Conditional:
     def _unary(self) -> int:
         self.depth += 1
         if self.depth > 200:
-            self.reporter.fail(self.span, "#if: expression nested too deeply")
+            raise self.reporter.fail(self.span, "#if: expression nested too deeply")
         if self.i >= len(self.tokens):
-            self.reporter.fail(self.span, "#if: expression expected")
+            raise self.reporter.fail(self.span, "#if: expression expected")
         token = self.tokens[self.i]
         self.i += 1
         try:
@@ -430,7 +429,7 @@ class _Conditional:
             if token.text == "(":
                 inner = self._ternary()
                 if self._peek() != ")":
-                    self.reporter.fail(token.span, "#if: missing ')'")
+                    raise self.reporter.fail(token.span, "#if: missing ')'")
                 self.i += 1
                 return inner
             if token.kind == INT:
@@ -439,7 +438,7 @@ class _Conditional:
                 return 1 if token.text == "true" else 0
         finally:
             self.depth -= 1
-        self.reporter.fail(token.span, f"#if: unexpected '{token.text}'")
+        raise self.reporter.fail(token.span, f"#if: unexpected '{token.text}'")
 
 
 __all__ = ["BUILTIN", "Macro", "Preprocessor"]

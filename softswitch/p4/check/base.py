@@ -43,6 +43,7 @@ class CheckerBase:
         self.context = "program"  # parser, control, action, function
         self._generic_structs: dict[tuple[Any, ...], t.TStruct] = {}
         self.used: set[ast.Node] = set()
+        self.ctor_params: set[ast.Param] = set()
 
     # ---- scopes
 
@@ -98,7 +99,7 @@ class CheckerBase:
         found = self.find(name, absolute)
         if found is None:
             hint = did_you_mean(name, self.visible())
-            self.reporter.fail(span, f"unknown {what} '{name}'{hint}")
+            raise self.reporter.fail(span, f"unknown {what} '{name}'{hint}")
         return found
 
     # ---- types as written
@@ -109,9 +110,11 @@ class CheckerBase:
         for size_expr in reversed(ref.stack):
             size = self.constant_int(size_expr, "the size of a header stack")
             if not 1 <= size <= MAX_STACK:
-                self.reporter.fail(size_expr.span, f"stack size {size} is outside 1..{MAX_STACK}")
+                raise self.reporter.fail(
+                    size_expr.span, f"stack size {size} is outside 1..{MAX_STACK}"
+                )
             if not isinstance(type_, t.TVar) and not (t.is_header(type_) or t.is_union(type_)):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     ref.span, f"only headers and header unions form stacks, not '{type_}'"
                 )
             type_ = t.TStack(type_, size)
@@ -141,12 +144,12 @@ class CheckerBase:
             if ref.name == "int":
                 return t.INT
             if ref.name == "varbit":
-                self.reporter.fail(ref.span, "varbit needs a maximum width")
+                raise self.reporter.fail(ref.span, "varbit needs a maximum width")
             return t.bits(1)
         width = self.constant_int(ref.size, "a width")
         low = 1
         if width < low or width > MAX_WIDTH:
-            self.reporter.fail(ref.size.span, f"width {width} is outside {low}..{MAX_WIDTH}")
+            raise self.reporter.fail(ref.size.span, f"width {width} is outside {low}..{MAX_WIDTH}")
         if ref.name == "varbit":
             return t.TVarbit(width)
         return t.bits(width, ref.name == "int")
@@ -162,9 +165,11 @@ class CheckerBase:
             return self._struct_type(decl, args)
         if isinstance(decl, (ast.TypedefDecl, ast.EnumDecl)):
             if args:
-                self.reporter.fail(ref.span, f"type '{ref.name}' takes no type arguments")
+                raise self.reporter.fail(ref.span, f"type '{ref.name}' takes no type arguments")
             if decl.type is None:
-                self.reporter.fail(ref.span, f"type '{ref.name}' is used in its own declaration")
+                raise self.reporter.fail(
+                    ref.span, f"type '{ref.name}' is used in its own declaration"
+                )
             return decl.type
         if isinstance(decl, ast.ExternDecl):
             if args:
@@ -176,13 +181,13 @@ class CheckerBase:
             return t.TArch(decl, args)
         if isinstance(decl, (ast.ParserDecl, ast.ControlDecl)):
             return t.TBlock(decl)
-        self.reporter.fail(ref.span, f"'{ref.name}' is not a type")
+        raise self.reporter.fail(ref.span, f"'{ref.name}' is not a type")
 
     def _arity(
         self, ref: ast.TypeRef, params: list[ast.TypeParam], args: tuple[t.Type, ...]
     ) -> None:
         if len(params) != len(args):
-            self.reporter.fail(
+            raise self.reporter.fail(
                 ref.span, f"type '{ref.name}' takes {len(params)} type arguments, got {len(args)}"
             )
 
@@ -230,5 +235,5 @@ class CheckerBase:
         """The value of an expression that has to be a compile-time integer."""
         e = self.expr(e)
         if not isinstance(e.value, int) or isinstance(e.value, bool):
-            self.reporter.fail(e.span, f"{what} has to be a compile-time integer")
+            raise self.reporter.fail(e.span, f"{what} has to be a compile-time integer")
         return e.value

@@ -31,9 +31,9 @@ class CallChecker(ExprChecker):
             if isinstance(func.decl, ast.ActionDecl):
                 return self._action(e, func.decl)
             if isinstance(func.decl, ast.TableDecl):
-                self.reporter.fail(e.span, f"a table is applied with '{func.name}.apply()'")
-            self.reporter.fail(e.span, f"'{func.name}' cannot be called")
-        self.reporter.fail(e.span, "this expression cannot be called")
+                raise self.reporter.fail(e.span, f"a table is applied with '{func.name}.apply()'")
+            raise self.reporter.fail(e.span, f"'{func.name}' cannot be called")
+        raise self.reporter.fail(e.span, "this expression cannot be called")
 
     # ---- kinds of calls
 
@@ -57,8 +57,9 @@ class CallChecker(ExprChecker):
             return self._construct_extern(type_, args, span)
         if isinstance(type_, t.TArch):
             if type_.decl.kind != "package":
-                self.reporter.fail(
-                    span, f"'{type_}' is only the type of a {type_.decl.kind}; write one of your own"
+                raise self.reporter.fail(
+                    span,
+                    f"'{type_}' is only the type of a {type_.decl.kind}; write one of your own",
                 )
             binding: dict[t.Type, t.Type] = {}
             vars_ = type_.decl.type_vars
@@ -67,14 +68,14 @@ class CallChecker(ExprChecker):
             bound = self.bind(type_.decl.name, type_.decl.params, args, span, binding, vars_)
             final = tuple(binding.get(v, t.UNKNOWN) for v in vars_)
             return t.TArch(type_.decl, final), bound
-        self.reporter.fail(span, f"'{type_}' has no constructor")
+        raise self.reporter.fail(span, f"'{type_}' has no constructor")
 
     def _construct_extern(
         self, type_: t.TExtern, args: list[ast.Argument], span: Span
     ) -> tuple[t.Type, list[tuple[ast.Param, ast.Expr | None]]]:
         ctors = [m for m in type_.decl.methods if m.returns is None]
         if not ctors:
-            self.reporter.fail(span, f"extern '{type_.decl.name}' cannot be instantiated")
+            raise self.reporter.fail(span, f"extern '{type_.decl.name}' cannot be instantiated")
         ctor = self._overload(type_.decl.name, ctors, args, span)
         binding: dict[t.Type, t.Type] = {}
         vars_ = type_.decl.type_vars
@@ -83,7 +84,7 @@ class CallChecker(ExprChecker):
         bound = self.bind(type_.decl.name, ctor.params, args, span, binding, vars_)
         missing = [str(v) for v in vars_ if v not in binding]
         if missing:
-            self.reporter.fail(
+            raise self.reporter.fail(
                 span,
                 f"'{type_.decl.name}' needs type arguments: write {type_.decl.name}<"
                 f"{', '.join(str(v) for v in vars_)}>(...)",
@@ -100,8 +101,9 @@ class CallChecker(ExprChecker):
             if not methods:
                 names = {m.name for m in base.decl.methods if m.returns}
                 hint = did_you_mean(func.member, names)
-                self.reporter.fail(
-                    func.member_span, f"extern '{base.decl.name}' has no method '{func.member}'{hint}"
+                raise self.reporter.fail(
+                    func.member_span,
+                    f"extern '{base.decl.name}' has no method '{func.member}'{hint}",
                 )
             method = self._overload(func.member, methods, e.args, e.span)
             binding = dict(zip(base.decl.type_vars, base.args, strict=False))
@@ -118,33 +120,33 @@ class CallChecker(ExprChecker):
             return self._size_of(e, func, base)
         if isinstance(base, t.TUnknown):
             return _done(e, t.UNKNOWN)
-        self.reporter.fail(func.member_span, f"a value of type '{base}' has no methods")
+        raise self.reporter.fail(func.member_span, f"a value of type '{base}' has no methods")
 
     def _static(self, e: ast.Call, func: ast.Member, base: ast.TypeExpr) -> ast.Expr:
         type_ = self.type_of(base.ref)
         if func.member == "apply" and isinstance(type_, t.TBlock):
             if type_.decl.ctor_params:
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span, f"'{type_}' has constructor parameters: instantiate it first"
                 )
             return self._apply(e, func, type_)
         if func.member in _SIZE_METHODS:
             return self._size_of(e, func, type_)
-        self.reporter.fail(e.span, f"type '{type_}' has no method '{func.member}'")
+        raise self.reporter.fail(e.span, f"type '{type_}' has no method '{func.member}'")
 
     def _apply(self, e: ast.Call, func: ast.Member, base: t.Type) -> ast.Expr:
         e.kind = "apply"
         e.target = base
         if isinstance(base, t.TTable):
             if self.context != "control":
-                self.reporter.fail(e.span, f"a table cannot be applied in {_a(self.context)}")
+                raise self.reporter.fail(e.span, f"a table cannot be applied in {_a(self.context)}")
             if e.args:
-                self.reporter.fail(e.span, "apply() of a table takes no arguments")
+                raise self.reporter.fail(e.span, "apply() of a table takes no arguments")
             return _done(e, t.TApplyResult(base.decl))
         if isinstance(base, t.TBlock):
             wanted = "control" if isinstance(base.decl, ast.ControlDecl) else "parser"
             if self.context != wanted:
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span, f"{wanted} '{base}' cannot be applied in {_a(self.context)}"
                 )
             e.bound = self.bind(base.decl.name, base.decl.params, e.args, e.span, {})
@@ -153,7 +155,7 @@ class CallChecker(ExprChecker):
             binding = dict(zip(base.decl.type_vars, base.args, strict=False))
             e.bound = self.bind(base.decl.name, base.decl.params, e.args, e.span, binding)
             return _done(e, t.VOID)
-        self.reporter.fail(e.span, f"a value of type '{base}' cannot be applied")
+        raise self.reporter.fail(e.span, f"a value of type '{base}' cannot be applied")
 
     def _header_method(self, e: ast.Call, func: ast.Member, base: t.TStruct) -> ast.Expr:
         e.kind = "builtin"
@@ -169,23 +171,27 @@ class CallChecker(ExprChecker):
             return _done(e, t.VOID)
         names = ["isValid", "setValid", "setInvalid"]
         hint = did_you_mean(func.member, names)
-        self.reporter.fail(func.member_span, f"a {base.kind} has no method '{func.member}'{hint}")
+        raise self.reporter.fail(
+            func.member_span, f"a {base.kind} has no method '{func.member}'{hint}"
+        )
 
     def _stack_method(self, e: ast.Call, func: ast.Member, base: t.TStack) -> ast.Expr:
         e.kind = "builtin"
         e.target = func.member
         if func.member in ("push_front", "pop_front"):
             if len(e.args) != 1 or e.args[0].expr is None:
-                self.reporter.fail(e.span, f"{func.member}() takes one argument")
+                raise self.reporter.fail(e.span, f"{func.member}() takes one argument")
             count = self.constant_int(e.args[0].expr, "the number of headers")
             if count < 0:
-                self.reporter.fail(e.span, "the number of headers is negative")
+                raise self.reporter.fail(e.span, "the number of headers is negative")
             self.lvalue(func.base, f"{func.member}()")
             return _done(e, t.VOID)
         if func.member in _SIZE_METHODS:
             return self._size_of(e, func, base)
         hint = did_you_mean(func.member, ["push_front", "pop_front"])
-        self.reporter.fail(func.member_span, f"a header stack has no method '{func.member}'{hint}")
+        raise self.reporter.fail(
+            func.member_span, f"a header stack has no method '{func.member}'{hint}"
+        )
 
     def _size_of(self, e: ast.Call, func: ast.Member, base: t.Type) -> ast.Expr:
         self._no_args(e, func.member)
@@ -193,7 +199,7 @@ class CallChecker(ExprChecker):
         e.target = func.member
         width = t.width_of(base)
         if width is None:
-            self.reporter.fail(e.span, f"'{base}' has no size")
+            raise self.reporter.fail(e.span, f"'{base}' has no size")
         if func.member.startswith("max"):
             width += _varbits(base)
         value = width if func.member.endswith("Bits") else (width + 7) // 8
@@ -201,7 +207,7 @@ class CallChecker(ExprChecker):
 
     def _no_args(self, e: ast.Call, name: str) -> None:
         if e.args:
-            self.reporter.fail(e.span, f"{name}() takes no arguments")
+            raise self.reporter.fail(e.span, f"{name}() takes no arguments")
 
     def _function(
         self,
@@ -214,9 +220,11 @@ class CallChecker(ExprChecker):
         self.used.add(function)
         e.kind = "extern_function" if function.is_extern else "function"
         if function.return_type is None:
-            self.reporter.fail(e.span, f"function '{func.name}' is called in its own declaration")
+            raise self.reporter.fail(
+                e.span, f"function '{func.name}' is called in its own declaration"
+            )
         if not function.is_extern and function.type_params:
-            self.reporter.fail(e.span, "functions with type parameters are not supported")
+            raise self.reporter.fail(e.span, "functions with type parameters are not supported")
         deprecated = function.annotation("deprecated")
         if deprecated is not None:
             text = "".join(a.text for a in deprecated.args if isinstance(a, ast.StringLit))
@@ -233,7 +241,7 @@ class CallChecker(ExprChecker):
         e.target = function
         if e.type_args:
             if len(e.type_args) != len(function.type_vars):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span,
                     f"'{function.name}' takes {len(function.type_vars)} type arguments, got "
                     f"{len(e.type_args)}",
@@ -250,15 +258,29 @@ class CallChecker(ExprChecker):
         )
         for var in function.type_vars:
             if var not in binding:
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span, f"cannot infer type argument '{var}' of '{function.name}'"
                 )
         e.type_values = [binding[v] for v in function.type_vars]
-        return _done(e, t.substitute(returns, binding))
+        value = None
+        if function.is_extern and function.name == "static_assert":
+            value = self._static_assert(e)
+        return _done(e, t.substitute(returns, binding), value)
+
+    def _static_assert(self, e: ast.Call) -> bool | None:
+        args = {p.name: x for p, x in e.bound}
+        check = args.get("check")
+        if check is None or check.value is None:
+            return None
+        if not check.value:
+            message = args.get("message")
+            text = f": {message.value}" if message is not None else ""
+            raise self.reporter.fail(e.span, f"static_assert failed{text}")
+        return True
 
     def _action(self, e: ast.Call, action: ast.ActionDecl) -> ast.Expr:
         if self.context not in ("control", "action"):
-            self.reporter.fail(e.span, f"an action cannot be called in {_a(self.context)}")
+            raise self.reporter.fail(e.span, f"an action cannot be called in {_a(self.context)}")
         e.kind = "action"
         e.target = action
         self.used.add(action)
@@ -286,7 +308,7 @@ class CallChecker(ExprChecker):
         if len(candidates) == 1:
             return candidates[0]
         counts = sorted({len(c.params) for c in candidates})
-        self.reporter.fail(
+        raise self.reporter.fail(
             span, f"'{name}' takes {' or '.join(map(str, counts))} arguments, got {len(args)}"
         )
 
@@ -309,7 +331,9 @@ class CallChecker(ExprChecker):
             if arg is None or arg.expr is None:
                 checked[param] = param.default if arg is None else None
                 if arg is not None and param.direction != "out" and not _optional(param):
-                    self.reporter.fail(arg.span, f"parameter '{param.name}' needs a value, not '_'")
+                    raise self.reporter.fail(
+                        arg.span, f"parameter '{param.name}' needs a value, not '_'"
+                    )
                 continue
             hint = t.substitute(ptype, binding)
             value = self.expr(arg.expr, None if t.has_var(hint) else hint)
@@ -333,7 +357,9 @@ class CallChecker(ExprChecker):
         what = f"parameter '{param.name}' of '{name}'"
         if param.direction in ("out", "inout"):
             if not t.same(_type(value), target):
-                self.reporter.fail(value.span, f"{what}: expected '{target}', found '{value.type}'")
+                raise self.reporter.fail(
+                    value.span, f"{what}: expected '{target}', found '{value.type}'"
+                )
             self.lvalue(value, what)
             return value
         if isinstance(target, (t.TExtern, t.TArch, t.TBlock)):
@@ -355,7 +381,7 @@ class CallChecker(ExprChecker):
                 return
         elif t.same(source, target):
             return
-        self.reporter.fail(value.span, f"{what}: expected '{target}', found '{source}'")
+        raise self.reporter.fail(value.span, f"{what}: expected '{target}', found '{source}'")
 
     def _match(
         self,
@@ -367,7 +393,7 @@ class CallChecker(ExprChecker):
     ) -> list[tuple[ast.Param, ast.Argument | None]]:
         by_name = [a for a in args if a.name is not None]
         if by_name and len(by_name) != len(args):
-            self.reporter.fail(span, "either all arguments are named or none is")
+            raise self.reporter.fail(span, "either all arguments are named or none is")
         found: dict[ast.Param, ast.Argument] = {}
         if by_name:
             table = {p.name: p for p in params}
@@ -376,13 +402,15 @@ class CallChecker(ExprChecker):
                 param = table.get(arg.name)
                 if param is None:
                     hint = did_you_mean(arg.name, table)
-                    self.reporter.fail(arg.span, f"'{name}' has no parameter '{arg.name}'{hint}")
+                    raise self.reporter.fail(
+                        arg.span, f"'{name}' has no parameter '{arg.name}'{hint}"
+                    )
                 if param in found:
-                    self.reporter.fail(arg.span, f"argument '{arg.name}' is given twice")
+                    raise self.reporter.fail(arg.span, f"argument '{arg.name}' is given twice")
                 found[param] = arg
         else:
             if len(args) > len(params):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     span, f"'{name}' takes {len(params)} arguments, got {len(args)}"
                 )
             found = dict(zip(params, args, strict=False))
@@ -395,7 +423,7 @@ class CallChecker(ExprChecker):
         ]
         if missing:
             names = ", ".join(f"'{m}'" for m in missing)
-            self.reporter.fail(
+            raise self.reporter.fail(
                 span,
                 f"'{name}' takes {len(params)} arguments, got {len(args)}: {names} missing",
             )
@@ -454,9 +482,9 @@ class CallChecker(ExprChecker):
         block = given.decl
         kind = "parser" if isinstance(block, ast.ParserDecl) else "control"
         if kind != decl.kind:
-            self.reporter.fail(block.span, f"'{block.name}' is a {kind}, not a {decl.kind}")
+            raise self.reporter.fail(block.span, f"'{block.name}' is a {kind}, not a {decl.kind}")
         if len(block.params) != len(decl.params):
-            self.reporter.fail(
+            raise self.reporter.fail(
                 block.span,
                 f"{kind} '{block.name}' has {len(block.params)} parameters, '{decl.name}' needs "
                 f"{len(decl.params)}",
@@ -466,7 +494,7 @@ class CallChecker(ExprChecker):
             wtype = t.substitute(t.substitute(want.type or t.UNKNOWN, own), binding)
             htype = have.type or t.UNKNOWN
             if want.direction != have.direction:
-                self.reporter.fail(
+                raise self.reporter.fail(
                     have.span,
                     f"parameter '{have.name}' of '{block.name}' has to be "
                     f"'{want.direction or 'without direction'}' for '{decl.name}'",
@@ -474,7 +502,7 @@ class CallChecker(ExprChecker):
             if t.has_var(wtype):
                 self.infer(wtype, htype, binding, vars_)
             elif not t.same(wtype, htype):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     have.span,
                     f"parameter '{have.name}' of '{block.name}' is a '{htype}', '{decl.name}' "
                     f"needs '{wtype}' here",

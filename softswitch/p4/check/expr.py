@@ -54,8 +54,8 @@ class ExprChecker(CheckerBase):
         if isinstance(e, ast.DefaultExpr):
             return _done(e, t.UNKNOWN)
         if isinstance(e, ast.TypeExpr):
-            self.reporter.fail(e.span, f"'{e.ref.name}' is a type; a value is expected here")
-        self.reporter.fail(e.span, "this expression cannot be used here")
+            raise self.reporter.fail(e.span, f"'{e.ref.name}' is a type; a value is expected here")
+        raise self.reporter.fail(e.span, "this expression cannot be used here")
 
     def _int(self, e: ast.IntLit) -> ast.Expr:
         type_: t.Type = t.INT if e.width is None else t.bits(e.width, e.signed)
@@ -71,11 +71,13 @@ class ExprChecker(CheckerBase):
         self.used.add(decl)
         if isinstance(decl, ast.ConstDecl):
             if decl.type is None:
-                self.reporter.fail(e.span, f"constant '{e.name}' is used in its own declaration")
+                raise self.reporter.fail(
+                    e.span, f"constant '{e.name}' is used in its own declaration"
+                )
             return _done(e, decl.type, decl.init.value)
         if isinstance(decl, (ast.VarDecl, ast.Param, ast.InstanceDecl)):
             if decl.type is None:
-                self.reporter.fail(e.span, f"'{e.name}' cannot be used here")
+                raise self.reporter.fail(e.span, f"'{e.name}' cannot be used here")
             return _done(e, decl.type)
         if isinstance(decl, ast.ActionDecl):
             return _done(e, t.TAction(decl))
@@ -84,7 +86,7 @@ class ExprChecker(CheckerBase):
         if isinstance(decl, ast.ValueSetDecl):
             assert decl.type is not None
             return _done(e, t.TSet(decl.type))
-        self.reporter.fail(e.span, f"'{e.name}' is not a value")
+        raise self.reporter.fail(e.span, f"'{e.name}' is not a value")
 
     def _member(self, e: ast.Member) -> ast.Expr:
         if isinstance(e.base, ast.TypeExpr):
@@ -96,8 +98,10 @@ class ExprChecker(CheckerBase):
             if found is None:
                 names = list(base.fields)
                 if e.member in _HEADER_METHODS and base.kind != "struct":
-                    self.reporter.fail(e.member_span, f"'{e.member}' has to be called: add '()'")
-                self.reporter.fail(
+                    raise self.reporter.fail(
+                        e.member_span, f"'{e.member}' has to be called: add '()'"
+                    )
+                raise self.reporter.fail(
                     e.member_span,
                     f"{base.kind} '{base}' has no field '{e.member}'"
                     + did_you_mean(e.member, names),
@@ -107,16 +111,16 @@ class ExprChecker(CheckerBase):
         if isinstance(base, t.TStack):
             if e.member in ("next", "last"):
                 if self.context != "parser":
-                    self.reporter.fail(e.span, f"'{e.member}' can be used in parsers only")
+                    raise self.reporter.fail(e.span, f"'{e.member}' can be used in parsers only")
                 return _done(e, base.element)
             if e.member == "lastIndex":
                 if self.context != "parser":
-                    self.reporter.fail(e.span, "'lastIndex' can be used in parsers only")
+                    raise self.reporter.fail(e.span, "'lastIndex' can be used in parsers only")
                 return _done(e, t.bits(32))
             if e.member == "size":
                 return _done(e, t.bits(32), base.size)
             names = ["next", "last", "lastIndex", "size", "push_front", "pop_front"]
-            self.reporter.fail(
+            raise self.reporter.fail(
                 e.member_span,
                 f"a header stack has no member '{e.member}'{did_you_mean(e.member, names)}",
             )
@@ -126,30 +130,30 @@ class ExprChecker(CheckerBase):
             if e.member == "action_run":
                 return _done(e, t.TActionRun(base.decl))
             hint = did_you_mean(e.member, ["hit", "miss", "action_run"])
-            self.reporter.fail(
+            raise self.reporter.fail(
                 e.member_span, f"the result of apply() has no member '{e.member}'{hint}"
             )
         if isinstance(base, t.TUnknown):
             return _done(e, t.UNKNOWN)
-        self.reporter.fail(e.member_span, f"a value of type '{base}' has no members")
+        raise self.reporter.fail(e.member_span, f"a value of type '{base}' has no members")
 
     def _type_member(self, e: ast.Member, base: ast.TypeExpr) -> ast.Expr:
         type_ = self.type_of(base.ref)
         if isinstance(type_, t.TError):
             if e.member not in self.errors:
                 hint = did_you_mean(e.member, self.errors)
-                self.reporter.fail(e.member_span, f"unknown error '{e.member}'{hint}")
+                raise self.reporter.fail(e.member_span, f"unknown error '{e.member}'{hint}")
             return _done(e, t.ERROR, fold.Symbol("error", e.member))
         if isinstance(type_, (t.TEnum, t.TSerEnum)):
             if e.member not in type_.members:
                 hint = did_you_mean(e.member, type_.members)
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.member_span, f"enum '{type_}' has no member '{e.member}'{hint}"
                 )
             if isinstance(type_, t.TSerEnum):
                 return _done(e, type_, type_.members[e.member])
             return _done(e, type_, fold.Symbol(type_.name, e.member))
-        self.reporter.fail(e.span, f"type '{type_}' has no member '{e.member}'")
+        raise self.reporter.fail(e.span, f"type '{type_}' has no member '{e.member}'")
 
     def _index(self, e: ast.Index) -> ast.Expr:
         e.base = self.expr(e.base)
@@ -158,17 +162,19 @@ class ExprChecker(CheckerBase):
         index = e.index.value
         if isinstance(base, t.TTuple):
             if not isinstance(index, int):
-                self.reporter.fail(e.index.span, "the index of a tuple has to be a constant")
+                raise self.reporter.fail(e.index.span, "the index of a tuple has to be a constant")
             if not 0 <= index < len(base.items):
-                self.reporter.fail(e.index.span, f"index {index} is outside the tuple")
+                raise self.reporter.fail(e.index.span, f"index {index} is outside the tuple")
             value = e.base.value[index] if isinstance(e.base.value, list) else None
             return _done(e, base.items[index], value)
         if not isinstance(base, t.TStack):
-            self.reporter.fail(e.span, f"a value of type '{base}' cannot be indexed")
+            raise self.reporter.fail(e.span, f"a value of type '{base}' cannot be indexed")
         if not isinstance(t.base(_type(e.index)), (t.TInt, t.TBits)):
-            self.reporter.fail(e.index.span, f"the index is a '{e.index.type}', not an integer")
+            raise self.reporter.fail(
+                e.index.span, f"the index is a '{e.index.type}', not an integer"
+            )
         if isinstance(index, int) and not 0 <= index < base.size:
-            self.reporter.fail(
+            raise self.reporter.fail(
                 e.index.span, f"index {index} is outside the stack of {base.size} headers"
             )
         return _done(e, base.element)
@@ -179,11 +185,11 @@ class ExprChecker(CheckerBase):
         if isinstance(base, t.TUnknown):
             return _done(e, t.UNKNOWN)
         if not isinstance(base, t.TBits):
-            self.reporter.fail(e.span, f"a value of type '{e.base.type}' cannot be sliced")
+            raise self.reporter.fail(e.span, f"a value of type '{e.base.type}' cannot be sliced")
         e.hi = self.constant_int(e.high, "the upper bit of a slice")
         e.lo = self.constant_int(e.low, "the lower bit of a slice")
         if e.lo < 0 or e.hi < e.lo or e.hi >= base.width:
-            self.reporter.fail(
+            raise self.reporter.fail(
                 e.span, f"slice [{e.hi}:{e.lo}] does not fit '{base}' (needs 0 <= low <= high < "
                 f"{base.width})"
             )  # fmt: skip
@@ -201,9 +207,9 @@ class ExprChecker(CheckerBase):
         kind = t.base(type_) if isinstance(type_, t.TSerEnum) else type_
         if e.op == "!":
             if not isinstance(kind, (t.TBool, t.TUnknown)):
-                self.reporter.fail(e.span, f"'!' needs a bool, not '{type_}'")
+                raise self.reporter.fail(e.span, f"'!' needs a bool, not '{type_}'")
         elif not isinstance(kind, (t.TBits, t.TInt, t.TUnknown)):
-            self.reporter.fail(e.span, f"'{e.op}' cannot be applied to '{type_}'")
+            raise self.reporter.fail(e.span, f"'{e.op}' cannot be applied to '{type_}'")
         value = None
         if e.operand.value is not None:
             value = fold.unary(e.op, e.operand.value, kind)
@@ -216,7 +222,9 @@ class ExprChecker(CheckerBase):
         if op in ("&&", "||"):
             for side in (e.left, e.right):
                 if not isinstance(side.type, (t.TBool, t.TUnknown)):
-                    self.reporter.fail(side.span, f"'{op}' needs bool operands, not '{side.type}'")
+                    raise self.reporter.fail(
+                        side.span, f"'{op}' needs bool operands, not '{side.type}'"
+                    )
             value = None
             if e.left.value is not None and e.right.value is not None:
                 value = fold.binary(op, e.left.value, e.right.value, t.BOOL)
@@ -237,11 +245,11 @@ class ExprChecker(CheckerBase):
             op in _COMPARE and isinstance(t.base(kind), t.TBits)
         )
         if not arithmetic:
-            self.reporter.fail(e.span, f"'{op}' cannot be applied to '{left}'")
+            raise self.reporter.fail(e.span, f"'{op}' cannot be applied to '{left}'")
         if op in ("/", "%") and isinstance(kind, t.TBits) and kind.signed:
-            self.reporter.fail(e.span, f"'{op}' is not defined for signed types")
+            raise self.reporter.fail(e.span, f"'{op}' is not defined for signed types")
         if op in ("|+|", "|-|") and isinstance(kind, t.TInt):
-            self.reporter.fail(e.span, f"'{op}' needs operands of a fixed width")
+            raise self.reporter.fail(e.span, f"'{op}' needs operands of a fixed width")
         if op in _COMPARE:
             return _done(e, t.BOOL, self._fold(e, t.BOOL))
         return _done(e, kind, self._fold(e, kind))
@@ -249,13 +257,13 @@ class ExprChecker(CheckerBase):
     def _fold(self, e: ast.Binary, type_: t.Type) -> Any:
         left, right = e.left.value, e.right.value
         if e.op in ("/", "%") and right == 0 and isinstance(right, int):
-            self.reporter.fail(e.right.span, "division by zero")
+            raise self.reporter.fail(e.right.span, "division by zero")
         if left is None or right is None:
             return None
         try:
             return fold.binary(e.op, left, right, type_)
         except fold.FoldError as error:
-            self.reporter.fail(e.span, str(error))
+            raise self.reporter.fail(e.span, str(error)) from None
 
     def _concat(self, e: ast.Binary) -> ast.Expr:
         widths: list[int] = []
@@ -263,7 +271,9 @@ class ExprChecker(CheckerBase):
             kind = t.base(_type(side))
             if not isinstance(kind, t.TBits):
                 hint = ": give it a width" if isinstance(kind, t.TInt) else ""
-                self.reporter.fail(side.span, f"'++' cannot be applied to '{side.type}'{hint}")
+                raise self.reporter.fail(
+                    side.span, f"'++' cannot be applied to '{side.type}'{hint}"
+                )
             widths.append(kind.width)
         left = t.base(_type(e.left))
         assert isinstance(left, t.TBits)
@@ -277,15 +287,15 @@ class ExprChecker(CheckerBase):
     def _shift(self, e: ast.Binary) -> ast.Expr:
         left, right = t.base(_type(e.left)), t.base(_type(e.right))
         if not isinstance(left, (t.TBits, t.TInt, t.TUnknown)):
-            self.reporter.fail(e.left.span, f"'{e.op}' cannot be applied to '{e.left.type}'")
+            raise self.reporter.fail(e.left.span, f"'{e.op}' cannot be applied to '{e.left.type}'")
         if not isinstance(right, (t.TBits, t.TInt, t.TUnknown)):
-            self.reporter.fail(e.right.span, f"cannot shift by a '{e.right.type}'")
+            raise self.reporter.fail(e.right.span, f"cannot shift by a '{e.right.type}'")
         if isinstance(right, t.TBits) and right.signed:
-            self.reporter.fail(e.right.span, "cannot shift by a signed amount")
+            raise self.reporter.fail(e.right.span, "cannot shift by a signed amount")
         if isinstance(left, t.TInt) and e.left.value is not None and e.right.value is None:
-            self.reporter.fail(e.left.span, "give the shifted constant a width, such as 32w1")
+            raise self.reporter.fail(e.left.span, "give the shifted constant a width, such as 32w1")
         if isinstance(right, t.TInt) and isinstance(e.right.value, int) and e.right.value < 0:
-            self.reporter.fail(e.right.span, "cannot shift by a negative amount")
+            raise self.reporter.fail(e.right.span, "cannot shift by a negative amount")
         if (
             isinstance(left, t.TBits)
             and isinstance(e.right.value, int)
@@ -319,11 +329,11 @@ class ExprChecker(CheckerBase):
         hint = ""
         if isinstance(a, t.TBits) and isinstance(b, t.TBits):
             hint = f"; cast one side, such as ({a}) ..."
-        self.reporter.fail(span, f"{what}: operands are '{a}' and '{b}'{hint}")
+        raise self.reporter.fail(span, f"{what}: operands are '{a}' and '{b}'{hint}")
 
     def _comparable(self, e: ast.Binary, type_: t.Type) -> None:
         if isinstance(type_, (t.TExtern, t.TFunction, t.TTable, t.TAction, t.TVoid, t.TBlock)):
-            self.reporter.fail(e.span, f"values of type '{type_}' cannot be compared")
+            raise self.reporter.fail(e.span, f"values of type '{type_}' cannot be compared")
 
     def _ternary(self, e: ast.Ternary, expected: t.Type | None) -> ast.Expr:
         e.cond = self.coerce(self.expr(e.cond), t.BOOL, "the condition")
@@ -338,7 +348,9 @@ class ExprChecker(CheckerBase):
         if isinstance(e.cond.value, bool):
             value = e.yes.value if e.cond.value else e.no.value
         if isinstance(e.yes.type, t.TInt) and value is None:
-            self.reporter.fail(e.span, "'?:' needs alternatives of a fixed width, such as 8w1")
+            raise self.reporter.fail(
+                e.span, "'?:' needs alternatives of a fixed width, such as 8w1"
+            )
         return _done(e, _type(e.yes), value)
 
     # ---- conversions
@@ -355,7 +367,7 @@ class ExprChecker(CheckerBase):
             a, b = t.base(source), t.base(target)
             if isinstance(a, t.TBits) and isinstance(b, t.TBits):
                 hint = f"; cast to '{t.bits(a.width, b.signed)}' first"
-            self.reporter.fail(e.span, f"cannot cast '{source}' to '{target}'{hint}")
+            raise self.reporter.fail(e.span, f"cannot cast '{source}' to '{target}'{hint}")
         return self._converted(e, e.operand, target)
 
     def _converted(self, e: ast.Cast, operand: ast.Expr, target: t.Type) -> ast.Expr:
@@ -371,8 +383,6 @@ class ExprChecker(CheckerBase):
     def _castable(self, source: t.Type, target: t.Type) -> bool:
         if t.same(source, target):
             return True
-        if isinstance(source, t.TNew) and isinstance(target, t.TNew):
-            return False
         a = t.base(source) if not isinstance(source, t.TEnum) else source
         b = t.base(target)
         if isinstance(source, t.TNew) or isinstance(target, t.TNew):
@@ -419,7 +429,7 @@ class ExprChecker(CheckerBase):
             hint = "; compare it, such as '!= 0'"
         elif isinstance(source, t.TBool) and target == t.bits(1):
             hint = "; write (bit<1>) to convert"
-        self.reporter.fail(e.span, f"{prefix}expected '{target}', found '{source}'{hint}")
+        raise self.reporter.fail(e.span, f"{prefix}expected '{target}', found '{source}'{hint}")
 
     def _implicit(self, e: ast.Expr, target: t.Type) -> ast.Expr:
         cast = ast.Cast(e.span, None, e)
@@ -433,7 +443,7 @@ class ExprChecker(CheckerBase):
             t.same(a, b) for a, b in zip(source.items, fields, strict=True)
         ):
             return _done(ast.Cast(e.span, None, e), target)
-        self.reporter.fail(e.span, f"{what or 'value'}: '{source}' does not match '{target}'")
+        raise self.reporter.fail(e.span, f"{what or 'value'}: '{source}' does not match '{target}'")
 
     def _shape(self, e: ast.Expr, target: t.Type, what: str) -> ast.Expr | None:
         """Give a list, record, `{#}` or `...` the type it is used as."""
@@ -453,7 +463,7 @@ class ExprChecker(CheckerBase):
         if isinstance(target, t.TStruct) and target.kind != "header_union":
             names = list(target.fields)
             if len(e.items) > len(names) or (len(e.items) < len(names) and not e.default_rest):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span,
                     f"{what or 'list'}: '{target}' has {len(names)} fields, the list has "
                     f"{len(e.items)} values",
@@ -463,13 +473,13 @@ class ExprChecker(CheckerBase):
             return self._shape_record(record, target)
         if isinstance(target, t.TTuple):
             if len(e.items) != len(target.items):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span, f"the tuple has {len(target.items)} elements, not {len(e.items)}"
                 )
             e.items = [self.coerce(i, tt) for i, tt in zip(e.items, target.items, strict=True)]
         elif isinstance(target, (t.TList, t.TStack)):
             if isinstance(target, t.TStack) and len(e.items) > target.size:
-                self.reporter.fail(e.span, f"the stack has {target.size} elements")
+                raise self.reporter.fail(e.span, f"the stack has {target.size} elements")
             e.items = [self.coerce(i, target.element) for i in e.items]
         else:
             return None
@@ -481,17 +491,17 @@ class ExprChecker(CheckerBase):
         for name, value in e.fields:
             if name not in target.fields:
                 hint = did_you_mean(name, target.fields)
-                self.reporter.fail(
+                raise self.reporter.fail(
                     value.span, f"{target.kind} '{target}' has no field '{name}'{hint}"
                 )
         if len(given) != len(e.fields):
-            self.reporter.fail(e.span, "a field is given twice")
+            raise self.reporter.fail(e.span, "a field is given twice")
         fields: list[tuple[str, ast.Expr]] = []
         for name, type_ in target.fields.items():
             item = given.get(name)
             if item is None:
                 if not e.default_rest:
-                    self.reporter.fail(e.span, f"field '{name}' of '{target}' is missing")
+                    raise self.reporter.fail(e.span, f"field '{name}' of '{target}' is missing")
                 item = _done(ast.DefaultExpr(e.span), type_)
             else:
                 item = self.coerce(self.expr(item, type_), type_, f"field '{name}'")
@@ -505,7 +515,9 @@ class ExprChecker(CheckerBase):
         if e.ref is not None:
             target = self.type_of(e.ref)
             if not isinstance(target, t.TStruct) or target.kind == "header_union":
-                self.reporter.fail(e.span, f"'{target}' cannot be built from a list of fields")
+                raise self.reporter.fail(
+                    e.span, f"'{target}' cannot be built from a list of fields"
+                )
             return self._shape_record(e, target)
         e.fields = [(n, self.expr(x)) for n, x in e.fields]
         return _done(e, t.TRecord(tuple((n, _type(x)) for n, x in e.fields)))
@@ -516,7 +528,7 @@ class ExprChecker(CheckerBase):
         """Report unless the (checked) expression can be written."""
         reason = self._not_writable(e)
         if reason:
-            self.reporter.fail(e.span, f"{what}: {reason}")
+            raise self.reporter.fail(e.span, f"{what}: {reason}")
 
     def _not_writable(self, e: ast.Expr) -> str:
         if isinstance(e, ast.Name):
@@ -553,20 +565,22 @@ class ExprChecker(CheckerBase):
         if isinstance(e, (ast.MaskExpr, ast.RangeExpr)):
             kind = t.base(key)
             if not isinstance(kind, t.TBits):
-                self.reporter.fail(e.span, f"a key of type '{key}' has no masks or ranges")
+                raise self.reporter.fail(e.span, f"a key of type '{key}' has no masks or ranges")
             plain = key if isinstance(key, t.TBits) else kind
             e.left = self.coerce(self._as_plain(self.expr(e.left), key), plain)
             e.right = self.coerce(self._as_plain(self.expr(e.right), key), plain)
             return _done(e, t.TSet(key))
+        if isinstance(e, ast.ListExpr) and len(e.items) == 1:
+            e = e.items[0]
         e = self.expr(e, key)
         if isinstance(e.type, t.TSet):
             if not self._set_matches(e.type.element, key):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     e.span, f"the value set holds '{e.type.element}', the key is a '{key}'"
                 )
             return e
         if isinstance(key, t.TNew) and isinstance(e.type, t.TInt):
-            self.reporter.fail(e.span, f"expected '{key}', found 'int'; write ({key}) ...")
+            raise self.reporter.fail(e.span, f"expected '{key}', found 'int'; write ({key}) ...")
         return self.coerce(e, key, "key")
 
     def _as_plain(self, e: ast.Expr, key: t.Type) -> ast.Expr:

@@ -121,19 +121,23 @@ class ProgramChecker(StmtChecker):
     def _field_type(self, decl: ast.StructLike, field: ast.FieldDecl, type_: t.Type) -> None:
         kind = t.base(type_)
         if isinstance(kind, (t.TInt, t.TVoid, t.TString, t.TMatchKind, t.TExtern, t.TBlock)):
-            self.reporter.fail(field.ref.span, f"a field cannot have type '{type_}'")
+            raise self.reporter.fail(field.ref.span, f"a field cannot have type '{type_}'")
         if decl.kind == "header_union" and not t.is_header(kind) and not t.has_var(kind):
-            self.reporter.fail(field.ref.span, "members of a header union have to be headers")
+            raise self.reporter.fail(field.ref.span, "members of a header union have to be headers")
         if decl.kind == "header" and not (
             isinstance(kind, (t.TBits, t.TBool, t.TVarbit, t.TVar)) or t.is_struct(kind)
         ):
-            self.reporter.fail(field.ref.span, f"a field of a header cannot have type '{type_}'")
+            raise self.reporter.fail(
+                field.ref.span, f"a field of a header cannot have type '{type_}'"
+            )
 
     def _typedef(self, decl: ast.TypedefDecl) -> None:
         under = self.type_of(decl.ref)
         if decl.is_new:
             if not isinstance(t.base(under), (t.TBits, t.TBool, t.TVarbit)):
-                self.reporter.fail(decl.ref.span, f"'type' cannot rename '{under}'; use typedef")
+                raise self.reporter.fail(
+                    decl.ref.span, f"'type' cannot rename '{under}'; use typedef"
+                )
             decl.type = t.TNew(decl.name, under, decl)
         else:
             decl.type = under
@@ -152,7 +156,7 @@ class ProgramChecker(StmtChecker):
             return
         under = self.type_of(decl.ref)
         if not isinstance(t.base(under), t.TBits):
-            self.reporter.fail(decl.ref.span, f"an enum needs bit<> or int<>, not '{under}'")
+            raise self.reporter.fail(decl.ref.span, f"an enum needs bit<> or int<>, not '{under}'")
         values: dict[str, int] = {}
         decl.type = t.TSerEnum(decl.name, under, values, decl)
         self.declare(decl)
@@ -161,7 +165,7 @@ class ProgramChecker(StmtChecker):
             try:
                 member.init = self.coerce(self.expr(member.init), t.base(under), member.name)
                 if not isinstance(member.init.value, int):
-                    self.reporter.fail(member.init.span, "the value has to be a constant")
+                    raise self.reporter.fail(member.init.span, "the value has to be a constant")
                 values[member.name] = member.init.value
             except Stop:
                 values[member.name] = 0
@@ -184,7 +188,9 @@ class ProgramChecker(StmtChecker):
                 param.type = self.type_of(param.ref)
                 if param.default is not None:
                     param.default = self.coerce(
-                        self.expr(param.default, param.type), param.type, f"default of '{param.name}'"
+                        self.expr(param.default, param.type),
+                        param.type,
+                        f"default of '{param.name}'",
                     )
                     optional_seen = True
                 elif optional_seen and param.direction != "out":
@@ -192,7 +198,7 @@ class ProgramChecker(StmtChecker):
                         param.span, f"parameter '{param.name}' follows one with a default value"
                     )
                 if isinstance(param.type, t.TVoid):
-                    self.reporter.fail(param.ref.span, "a parameter cannot be void")
+                    raise self.reporter.fail(param.ref.span, "a parameter cannot be void")
             except Stop:
                 param.type = param.type or t.UNKNOWN
             if declare:
@@ -221,7 +227,9 @@ class ProgramChecker(StmtChecker):
                 decl.return_type = returns
             elif decl.body is not None:
                 if decl.type_params:
-                    self.reporter.fail(decl.span, "functions with type parameters are not supported")
+                    raise self.reporter.fail(
+                        decl.span, "functions with type parameters are not supported"
+                    )
                 self._body(decl.body, "function", returns)
                 if not isinstance(returns, t.TVoid) and not _returns(decl.body):
                     self.reporter.error(
@@ -295,9 +303,7 @@ class ProgramChecker(StmtChecker):
                 self.context, self.ctor_params = outer
         self.declare(decl)
 
-    def _enter(
-        self, context: str, ctor_params: list[ast.Param]
-    ) -> tuple[str, set[ast.Param]]:
+    def _enter(self, context: str, ctor_params: list[ast.Param]) -> tuple[str, set[ast.Param]]:
         outer = self.context, self.ctor_params
         self.context, self.ctor_params = context, set(ctor_params)
         return outer

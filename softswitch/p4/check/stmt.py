@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
 from softswitch.p4.check.call import CallChecker
@@ -43,14 +45,12 @@ class StmtChecker(CallChecker):
         elif isinstance(s, ast.CallStmt):
             s.call = self.expr(s.call)
             if not isinstance(s.call, ast.Call):
-                self.reporter.fail(s.span, "this expression is not a statement")
+                raise self.reporter.fail(s.span, "this expression is not a statement")
             if s.call.kind == "ctor":
-                self.reporter.fail(s.span, "an instance needs a name")
+                raise self.reporter.fail(s.span, "an instance needs a name")
         elif isinstance(s, ast.IfStmt):
-            try:
+            with contextlib.suppress(Stop):
                 s.cond = self.coerce(self.expr(s.cond), t.BOOL, "the condition")
-            except Stop:
-                pass
             with self.scoped():
                 self.statement(s.yes)
             if s.no is not None:
@@ -61,7 +61,7 @@ class StmtChecker(CallChecker):
         elif isinstance(s, ast.ReturnStmt):
             self._return(s)
         elif isinstance(s, ast.ExitStmt) and self.context not in ("control", "action"):
-            self.reporter.fail(s.span, f"'exit' cannot be used in a {self.context}")
+            raise self.reporter.fail(s.span, f"'exit' cannot be used in a {self.context}")
 
     def _assign(self, s: ast.AssignStmt) -> None:
         s.left = self.expr(s.left)
@@ -73,18 +73,18 @@ class StmtChecker(CallChecker):
             s.op = "="
         s.right = self.coerce(self.expr(s.right, target), target, "assignment")
         if isinstance(target, (t.TExtern, t.TBlock, t.TTable, t.TFunction)):
-            self.reporter.fail(s.span, f"values of type '{target}' cannot be assigned")
+            raise self.reporter.fail(s.span, f"values of type '{target}' cannot be assigned")
 
     def _return(self, s: ast.ReturnStmt) -> None:
         if self.context == "parser":
-            self.reporter.fail(s.span, "'return' cannot be used in a parser")
+            raise self.reporter.fail(s.span, "'return' cannot be used in a parser")
         wanted = self.return_type if self.context == "function" else t.VOID
         if s.expr is None:
             if wanted is not None and not isinstance(wanted, t.TVoid):
-                self.reporter.fail(s.span, f"the function returns a '{wanted}'")
+                raise self.reporter.fail(s.span, f"the function returns a '{wanted}'")
             return
         if wanted is None or isinstance(wanted, t.TVoid):
-            self.reporter.fail(s.span, "nothing can be returned here")
+            raise self.reporter.fail(s.span, "nothing can be returned here")
         s.expr = self.coerce(self.expr(s.expr, wanted), wanted, "return")
 
     def _switch(self, s: ast.SwitchStmt) -> None:
@@ -101,7 +101,7 @@ class StmtChecker(CallChecker):
                 else:
                     label = case.labels[i] = self.coerce(self.expr(label, type_), type_, "label")
                     if label.value is None:
-                        self.reporter.fail(label.span, "a label has to be a constant")
+                        raise self.reporter.fail(label.span, "a label has to be a constant")
                     key = str(label.value)
                 if key in seen:
                     self.reporter.error(label.span, f"label {key} is there twice")
@@ -111,17 +111,17 @@ class StmtChecker(CallChecker):
         if isinstance(type_, t.TActionRun):
             s.table = type_.decl
         elif not isinstance(t.base(type_), (t.TBits, t.TEnum, t.TError, t.TBool, t.TUnknown)):
-            self.reporter.fail(s.expr.span, f"cannot switch on a '{type_}'")
+            raise self.reporter.fail(s.expr.span, f"cannot switch on a '{type_}'")
         if s.cases and s.cases[-1].body is None:
             self.reporter.error(s.cases[-1].span, "the last label of a switch needs a block")
 
     def _action_label(self, label: ast.Expr, table: ast.TableDecl) -> str:
         names = [a.name for a in table.actions or []]
         if not isinstance(label, ast.Name):
-            self.reporter.fail(label.span, "a label has to be an action of the table")
+            raise self.reporter.fail(label.span, "a label has to be an action of the table")
         if label.name not in names:
             hint = did_you_mean(label.name, names)
-            self.reporter.fail(
+            raise self.reporter.fail(
                 label.span, f"table '{table.name}' has no action '{label.name}'{hint}"
             )
         label.decl = self.lookup(label.name, label.span, "action", label.absolute)
@@ -146,10 +146,10 @@ class StmtChecker(CallChecker):
         elif isinstance(decl, ast.VarDecl):
             type_ = self.type_of(decl.ref)
             if isinstance(type_, (t.TExtern, t.TBlock, t.TArch)):
-                self.reporter.fail(decl.span, f"'{decl.name}' needs constructor arguments: "
+                raise self.reporter.fail(decl.span, f"'{decl.name}' needs constructor arguments: "
                                    f"{type_}(...) {decl.name};")  # fmt: skip
             if isinstance(type_, (t.TInt, t.TVoid, t.TString, t.TMatchKind)):
-                self.reporter.fail(decl.span, f"a variable cannot have type '{type_}'")
+                raise self.reporter.fail(decl.span, f"a variable cannot have type '{type_}'")
             if decl.init is not None:
                 decl.init = self.coerce(
                     self.expr(decl.init, type_), type_, f"initial value of '{decl.name}'"
@@ -159,7 +159,7 @@ class StmtChecker(CallChecker):
         elif isinstance(decl, ast.InstanceDecl):
             self.instance(decl)
         else:
-            self.reporter.fail(decl.span, "this declaration cannot be used here")
+            raise self.reporter.fail(decl.span, "this declaration cannot be used here")
 
     def _known_later(self, e: ast.Expr) -> bool:
         """Does the expression depend on constructor parameters or hold a list?"""
@@ -185,18 +185,20 @@ class StmtChecker(CallChecker):
             return all(self._known_later(x) for x in (e.cond, e.yes, e.no))
         return False
 
-    ctor_params: set[ast.Param] = set()
-
     def instance(self, decl: ast.InstanceDecl) -> None:
         """`Type(args) name;`"""
         if self.context in ("action", "function"):
-            self.reporter.fail(decl.span, f"an instance cannot be declared in a {self.context}")
+            raise self.reporter.fail(
+                decl.span, f"an instance cannot be declared in a {self.context}"
+            )
         type_ = self.type_of(decl.ref)
         decl.type, decl.bound = self.construct(type_, decl.args, decl.span)
         if isinstance(type_, t.TBlock):
             kind = "control" if isinstance(type_.decl, ast.ControlDecl) else "parser"
             if self.context not in ("program", kind):
-                self.reporter.fail(decl.span, f"a {kind} cannot be instantiated in a {self.context}")
+                raise self.reporter.fail(
+                    decl.span, f"a {kind} cannot be instantiated in a {self.context}"
+                )
         for param, value in decl.bound:
             if (
                 value is not None
@@ -216,11 +218,9 @@ class StmtChecker(CallChecker):
         with self.scoped():
             for stmt in state.body:
                 self.statement(stmt)
-            try:
+            with contextlib.suppress(Stop):
                 if state.transition is not None:
                     self._transition(state.transition, names)
-            except Stop:
-                pass
 
     def _transition(self, tr: ast.Transition, names: set[str]) -> None:
         if tr.select is None:
@@ -231,10 +231,12 @@ class StmtChecker(CallChecker):
         for key in tr.select:
             type_ = _type(key)
             if isinstance(type_, t.TStruct) and type_.kind == "struct":
-                self.reporter.fail(key.span, "select on a struct is not supported: list its fields")
+                raise self.reporter.fail(
+                    key.span, "select on a struct is not supported: list its fields"
+                )
             if not isinstance(t.base(type_), (t.TBits, t.TBool, t.TEnum, t.TError, t.TUnknown)):
                 hint = ": give it a width" if isinstance(type_, t.TInt) else ""
-                self.reporter.fail(key.span, f"cannot select on a '{type_}'{hint}")
+                raise self.reporter.fail(key.span, f"cannot select on a '{type_}'{hint}")
             keys.append(type_)
         default_seen = False
         for case in tr.cases:
@@ -261,12 +263,14 @@ class StmtChecker(CallChecker):
             if isinstance(checked, ast.ListExpr) and len(checked.items) == len(keys):
                 case.keys = list(checked.items)
         if len(case.keys) != len(keys):
-            self.reporter.fail(
+            raise self.reporter.fail(
                 case.span, f"the select has {len(keys)} keys, the case {len(case.keys)}"
             )
         case.keys = [self.keyset_element(e, k) for e, k in zip(case.keys, keys, strict=True)]
         for key in case.keys:
-            parts = [key.left, key.right] if isinstance(key, (ast.MaskExpr, ast.RangeExpr)) else [key]
+            parts = (
+                [key.left, key.right] if isinstance(key, (ast.MaskExpr, ast.RangeExpr)) else [key]
+            )
             for part in parts:
                 if (
                     part.value is None
@@ -274,11 +278,13 @@ class StmtChecker(CallChecker):
                     and not isinstance(part.type, t.TSet)
                     and not self._known_later(part)
                 ):
-                    self.reporter.fail(part.span, "a select case has to be a constant")
+                    raise self.reporter.fail(part.span, "a select case has to be a constant")
 
     def _target(self, name: str, node: ast.Node, names: set[str]) -> None:
         if name not in names:
-            self.reporter.fail(node.span, f"unknown state '{name}'{did_you_mean(name, names)}")
+            raise self.reporter.fail(
+                node.span, f"unknown state '{name}'{did_you_mean(name, names)}"
+            )
 
     # ---- tables
 
@@ -297,20 +303,16 @@ class StmtChecker(CallChecker):
             try:
                 self._action_ref(ref, in_list=True)
                 if ref.name in actions:
-                    self.reporter.fail(ref.span, f"action '{ref.name}' is in the list twice")
+                    raise self.reporter.fail(ref.span, f"action '{ref.name}' is in the list twice")
                 actions[ref.name] = ref
             except Stop:
                 actions.setdefault(ref.name, ref)
         if table.default_action is not None:
-            try:
+            with contextlib.suppress(Stop):
                 self._use_of_action(table.default_action, actions, table, "default_action")
-            except Stop:
-                pass
         for entry in table.entries or []:
-            try:
+            with contextlib.suppress(Stop):
                 self._entry(entry, key_types, table, actions)
-            except Stop:
-                pass
         self._properties(table)
         table.type = t.TTable(table)
 
@@ -324,18 +326,18 @@ class StmtChecker(CallChecker):
         type_ = _type(element.expr)
         kind = t.base(type_)
         if isinstance(kind, t.TInt):
-            self.reporter.fail(element.expr.span, "give the key a width, such as 8w1")
+            raise self.reporter.fail(element.expr.span, "give the key a width, such as 8w1")
         selector = element.match_kind == "selector"
         if not isinstance(kind, (t.TBits, t.TBool, t.TEnum, t.TError, t.TUnknown)) and not (
             selector and isinstance(kind, t.TVarbit)
         ):
-            self.reporter.fail(element.expr.span, f"a '{type_}' cannot be a table key")
+            raise self.reporter.fail(element.expr.span, f"a '{type_}' cannot be a table key")
         return type_
 
     def _action_ref(self, ref: ast.ActionRef, in_list: bool) -> ast.ActionDecl:
         decl = self.lookup(ref.name, ref.span, "action", ref.absolute)
         if not isinstance(decl, ast.ActionDecl):
-            self.reporter.fail(ref.span, f"'{ref.name}' is not an action")
+            raise self.reporter.fail(ref.span, f"'{ref.name}' is not an action")
         ref.decl = decl
         self.used.add(decl)
         if in_list:
@@ -354,13 +356,14 @@ class StmtChecker(CallChecker):
         listed = actions.get(ref.name)
         if listed is None:
             hint = did_you_mean(ref.name, actions)
-            self.reporter.fail(
-                ref.span, f"{where}: action '{ref.name}' is not in 'actions' of '{table.name}'{hint}"
+            raise self.reporter.fail(
+                ref.span,
+                f"{where}: action '{ref.name}' is not in 'actions' of '{table.name}'{hint}",
             )
         if where == "entry" and any(a.name == "defaultonly" for a in listed.annotations):
-            self.reporter.fail(ref.span, f"action '{ref.name}' is @defaultonly")
+            raise self.reporter.fail(ref.span, f"action '{ref.name}' is @defaultonly")
         if where != "entry" and any(a.name == "tableonly" for a in listed.annotations):
-            self.reporter.fail(ref.span, f"action '{ref.name}' is @tableonly")
+            raise self.reporter.fail(ref.span, f"action '{ref.name}' is @tableonly")
         params = decl.params
         # Directed parameters got their values in the action list.
         undirected = [p for p in params if not p.direction]
@@ -389,7 +392,7 @@ class StmtChecker(CallChecker):
         if len(entry.keys) == 1 and isinstance(entry.keys[0], ast.DefaultExpr) and elements:
             entry.keys = [ast.DefaultExpr(entry.keys[0].span) for _ in elements]
         if len(entry.keys) != len(elements):
-            self.reporter.fail(
+            raise self.reporter.fail(
                 entry.span, f"the table has {len(elements)} keys, the entry {len(entry.keys)}"
             )
         entry.keys = [self.keyset_element(e, k) for e, k in zip(entry.keys, key_types, strict=True)]
@@ -398,32 +401,35 @@ class StmtChecker(CallChecker):
         if entry.priority is not None:
             entry.priority = self.expr(entry.priority)
             if not isinstance(entry.priority.value, int) or entry.priority.value < 0:
-                self.reporter.fail(entry.priority.span, "the priority has to be a constant")
+                raise self.reporter.fail(entry.priority.span, "the priority has to be a constant")
         self._use_of_action(entry.action, actions, table, "entry")
 
     def _entry_key(self, key: ast.Expr, element: ast.KeyElement) -> None:
         kind = element.match_kind
         if isinstance(key, ast.DefaultExpr):
             if kind == "exact":
-                self.reporter.fail(key.span, "an exact key needs a value")
+                raise self.reporter.fail(key.span, "an exact key needs a value")
             return
         if isinstance(key, ast.MaskExpr) and kind not in ("ternary", "lpm"):
-            self.reporter.fail(key.span, f"a key matched {kind} has no mask")
+            raise self.reporter.fail(key.span, f"a key matched {kind} has no mask")
         if isinstance(key, ast.RangeExpr) and kind != "range":
-            self.reporter.fail(key.span, f"a key matched {kind} has no range")
+            raise self.reporter.fail(key.span, f"a key matched {kind} has no range")
         parts = [key.left, key.right] if isinstance(key, (ast.MaskExpr, ast.RangeExpr)) else [key]
         for part in parts:
             if part.value is None and not self._known_later(part):
-                self.reporter.fail(part.span, "the key of an entry has to be a constant")
-        if isinstance(key, ast.RangeExpr) and None not in (key.left.value, key.right.value):
-            if key.left.value > key.right.value:
-                self.reporter.fail(key.span, "the range is empty")
+                raise self.reporter.fail(part.span, "the key of an entry has to be a constant")
+        if isinstance(key, ast.RangeExpr):
+            low, high = key.left.value, key.right.value
+            if low is not None and high is not None and low > high:
+                raise self.reporter.fail(key.span, "the range is empty")
         if kind == "lpm" and isinstance(key, ast.MaskExpr) and isinstance(key.right.value, int):
             kind_type = t.base(_type(key.right))
             width = kind_type.width if isinstance(kind_type, t.TBits) else 0
             inverse = (1 << width) - 1 - (key.right.value & ((1 << width) - 1))
             if inverse & (inverse + 1):
-                self.reporter.fail(key.right.span, "the mask of an lpm key has to be a prefix")
+                raise self.reporter.fail(
+                    key.right.span, "the mask of an lpm key has to be a prefix"
+                )
 
     def _properties(self, table: ast.TableDecl) -> None:
         for prop in table.properties:
@@ -435,10 +441,8 @@ class StmtChecker(CallChecker):
                                                "default_action"]),
                 )  # fmt: skip
                 continue
-            try:
+            with contextlib.suppress(Stop):
                 self._property(prop)
-            except Stop:
-                pass
 
     def _property(self, prop: ast.Property) -> None:
         prop.expr = self.expr(prop.expr)
@@ -447,12 +451,12 @@ class StmtChecker(CallChecker):
             value = prop.expr.value
             if not isinstance(value, int) or isinstance(value, bool):
                 if not self._known_later(prop.expr):
-                    self.reporter.fail(prop.expr.span, f"'{prop.name}' has to be a constant")
+                    raise self.reporter.fail(prop.expr.span, f"'{prop.name}' has to be a constant")
             elif value < 0:
-                self.reporter.fail(prop.expr.span, f"'{prop.name}' is negative")
+                raise self.reporter.fail(prop.expr.span, f"'{prop.name}' is negative")
         elif prop.name in ("support_timeout", "largest_priority_wins"):
             if not isinstance(prop.expr.value, bool):
-                self.reporter.fail(prop.expr.span, f"'{prop.name}' is true or false")
+                raise self.reporter.fail(prop.expr.span, f"'{prop.name}' is true or false")
         else:
             wanted = {
                 "implementation": ("action_profile", "action_selector"),
@@ -461,6 +465,6 @@ class StmtChecker(CallChecker):
             }.get(prop.name, ())
             name = type_.decl.name if isinstance(type_, t.TExtern) else ""
             if wanted and name not in wanted:
-                self.reporter.fail(
+                raise self.reporter.fail(
                     prop.expr.span, f"'{prop.name}' needs {' or '.join(wanted)}, not '{type_}'"
                 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
 from softswitch.p4.check.program import Checked
-from softswitch.p4.diagnostics import Reporter, Span
+from softswitch.p4.diagnostics import Reporter, Span, Stop
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.model import Block, If, Model, Primitive, Statement
 from softswitch.p4.lower.storage import Storage
@@ -51,16 +51,16 @@ class LowerBase:
         self.globals: Env = {}
         self.steps = 0
 
-    def fail(self, node: ast.Node | Span, message: str) -> NoReturn:
-        """Refuse the program at this place."""
+    def fail(self, node: ast.Node | Span, message: str) -> Stop:
+        """Refuse the program at this place: raise what it returns."""
         span = node.span if isinstance(node, ast.Node) else node
-        self.reporter.fail(span, message)
+        return self.reporter.fail(span, message)
 
     def step(self, span: Span) -> None:
         """Bounds the work of inlining, which can grow exponentially."""
         self.steps += 1
         if self.steps > 200_000:
-            self.reporter.fail(span, "the program is too large once everything is inlined")
+            raise self.reporter.fail(span, "the program is too large once everything is inlined")
 
     # ---- emitting
 
@@ -94,7 +94,7 @@ class LowerBase:
         """target = source, field by field where needed."""
         if isinstance(target, v.Leaf):
             if not isinstance(source, v.Leaf):
-                self.fail(span, "this value cannot be assigned")
+                raise self.fail(span, "this value cannot be assigned")
             self._assign_leaf(target, source, ctx, span)
         elif isinstance(target, v.Aggregate):
             self._assign_aggregate(target, source, ctx, span)
@@ -105,15 +105,15 @@ class LowerBase:
         elif isinstance(target, v.Union):
             self._assign_union(target, source, ctx, span)
         else:
-            self.fail(span, "this cannot be assigned to")
+            raise self.fail(span, "this cannot be assigned to")
 
     def _assign_leaf(self, target: v.Leaf, source: v.Leaf, ctx: Context, span: Span) -> None:
         if target == source:
             return
         if isinstance(target, v.ActionData):
-            self.fail(span, "action data cannot be changed")
+            raise self.fail(span, "action data cannot be changed")
         if isinstance(source, v.UnionStackField):
-            self.fail(span, "fields of the last union of a stack can only be selected on")
+            raise self.fail(span, "fields of the last union of a stack can only be selected on")
         op = "assign_VL" if isinstance(t.base(target.type), t.TVarbit) else "assign"
         self.emit(ctx, span, op, v.parameter(target), v.parameter(source))
 
@@ -121,7 +121,7 @@ class LowerBase:
         self, target: v.Aggregate, source: v.Value, ctx: Context, span: Span
     ) -> None:
         if not isinstance(source, v.Aggregate):
-            self.fail(span, "this value cannot be assigned to a struct")
+            raise self.fail(span, "this value cannot be assigned to a struct")
         pairs = list(zip(target.items.values(), source.items.values(), strict=True))
         if len(pairs) > 1 and self._overlaps(pairs):
             pairs = [(to, self.copy(value, ctx, span)) for to, value in pairs]
@@ -130,9 +130,9 @@ class LowerBase:
 
     def _overlaps(self, pairs: list[tuple[v.Value, v.Value]]) -> bool:
         """Would assigning one part after the other change what a later one reads?"""
-        written: set[str] = set()
+        written: set[v.Path] = set()
         for to, value in pairs:
-            if written & v.places(value):
+            if v.overlap(written, v.places(value)):
                 return True
             written |= v.places(to)
         return False
@@ -148,7 +148,7 @@ class LowerBase:
             return v.Aggregate(value.type, items)
         type_ = getattr(value, "type", None)
         if not isinstance(type_, (t.TStruct, t.TStack)):
-            self.fail(span, "this value cannot be copied")
+            raise self.fail(span, "this value cannot be copied")
         place = self.storage.headers(self.storage.unique(name), type_, span)
         self.assign(place, value, ctx, span)
         return place
@@ -164,7 +164,7 @@ class LowerBase:
                 return
             names = self.storage.fields_of(target.type)
             values = dict(source.fields)
-            if v.places(target) & v.places(source):
+            if v.overlap(v.places(target), v.places(source)):
                 values = {n: self.copy(x, ctx, span) for n, x in values.items()}
             self.emit(ctx, span, "add_header", to)
             for path in names:
@@ -175,7 +175,7 @@ class LowerBase:
                 self.assign(self.header_field(target, path), value, ctx, span)
             return
         if not isinstance(source, v.HeaderValue):
-            self.fail(span, "this value cannot be assigned to a header")
+            raise self.fail(span, "this value cannot be assigned to a header")
         source = self.concrete(source, ctx, span)
         self.emit(ctx, span, "assign_header", to, v.wrapped(v.header_json(source)))
 
@@ -185,9 +185,11 @@ class LowerBase:
             index = v.Special("last_stack_index", header.stack.name, t.bits(32))
             return v.IndexedHeader(header.stack, self.save(index, ctx, span), header.type)
         if isinstance(header, v.NextHeader):
-            self.fail(span, "'next' can only be extracted into")
+            raise self.fail(span, "'next' can only be extracted into")
         if isinstance(header, (v.UnionMemberNext, v.UnionMemberLast)):
-            self.fail(span, "elements of a stack of unions can only be extracted and selected on")
+            raise self.fail(
+                span, "elements of a stack of unions can only be extracted and selected on"
+            )
         return header
 
     def _assign_stack(self, target: v.Stack, source: v.Value, ctx: Context, span: Span) -> None:
@@ -205,7 +207,7 @@ class LowerBase:
             )
             return
         if not isinstance(source, v.StackLiteral):
-            self.fail(span, "this value cannot be assigned to a header stack")
+            raise self.fail(span, "this value cannot be assigned to a header stack")
         for i in range(target.type.size):
             item: v.Value
             if i < len(source.items):
@@ -230,7 +232,7 @@ class LowerBase:
                 member = {"type": "header", "value": f"{target.name}.{name}"}
                 self.emit(ctx, span, "remove_header", member)
             return
-        self.fail(span, "this value cannot be assigned to a header union")
+        raise self.fail(span, "this value cannot be assigned to a header union")
 
     # ---- parts of headers and stacks
 

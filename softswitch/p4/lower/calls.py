@@ -17,7 +17,7 @@ class CallLowering(InlineLowering):
     def call(self, e: ast.Call, ctx: Context) -> v.Value:
         self.step(e.span)
         if ctx.depth > MAX_DEPTH:
-            self.fail(e, "calls nested too deeply")
+            raise self.fail(e, "calls nested too deeply")
         if e.kind == "builtin":
             return self._builtin(e, ctx)
         if e.kind == "function":
@@ -31,16 +31,14 @@ class CallLowering(InlineLowering):
             return v.Nothing()
         if e.kind == "apply":
             return self._apply(e, ctx)
-        self.fail(e, "this call is not supported here")
+        raise self.fail(e, "this call is not supported here")
 
     # ---- provided elsewhere
 
     def extern_function(self, e: ast.Call, ctx: Context) -> v.Value:
         raise NotImplementedError
 
-    def extern_object(
-        self, e: ast.Call, instance: v.Value, method: str, ctx: Context
-    ) -> v.Value:
+    def extern_object(self, e: ast.Call, instance: v.Value, method: str, ctx: Context) -> v.Value:
         raise NotImplementedError
 
     def apply_table(self, e: ast.Call, ctx: Context) -> v.Value:
@@ -71,14 +69,14 @@ class CallLowering(InlineLowering):
             return self.valid(base, e)
         if e.target in ("setValid", "setInvalid"):
             if not isinstance(base, v.HeaderValue):
-                self.fail(e, f"{e.target}() cannot be called here")
+                raise self.fail(e, f"{e.target}() cannot be called here")
             base = self.concrete(base, ctx, e.span)
             op = "add_header" if e.target == "setValid" else "remove_header"
             self.emit(ctx, e.span, op, v.wrapped(v.header_json(base)))
             return v.Nothing()
         if e.target in ("push_front", "pop_front"):
             if not isinstance(base, v.Stack) or e.args[0].expr is None:
-                self.fail(e, f"{e.target}() cannot be called here")
+                raise self.fail(e, f"{e.target}() cannot be called here")
             count = self.leaf(e.args[0].expr, ctx)
             kind = "header_union_stack" if t.is_union(base.type.element) else "header_stack"
             assert isinstance(count, v.Const)
@@ -90,7 +88,7 @@ class CallLowering(InlineLowering):
                 {"type": "hexstr", "value": v.hexstr(count.value)},
             )
             return v.Nothing()
-        self.fail(e, f"'{e.target}' is not supported here")
+        raise self.fail(e, f"'{e.target}' is not supported here")
 
     def _extern_method(self, e: ast.Call, ctx: Context) -> v.Value:
         func = e.func
@@ -108,7 +106,7 @@ class CallLowering(InlineLowering):
         else:
             instance = self.value(func.base, ctx)
         if not isinstance(instance, v.Instance) or not isinstance(instance.type, t.TBlock):
-            self.fail(e, "this cannot be applied")
+            raise self.fail(e, "this cannot be applied")
         if isinstance(instance.type.decl, ast.ControlDecl):
             self.apply_control(e, instance, ctx)
         else:

@@ -24,7 +24,7 @@ class ExprLowering(LowerBase):
         """An expression of a scalar type, usable as an operand."""
         found = self.value(e, ctx)
         if not isinstance(found, v.Leaf):
-            self.fail(e, "a single number is needed here")
+            raise self.fail(e, "a single number is needed here")
         return self.settle(found, ctx, e.span)
 
     def value(self, e: ast.Expr, ctx: Context) -> v.Value:
@@ -41,7 +41,7 @@ class ExprLowering(LowerBase):
         if isinstance(e, ast.Slice):
             base = self.value(e.base, ctx)
             if not isinstance(base, v.Leaf):
-                self.fail(e, "this value cannot be sliced")
+                raise self.fail(e, "this value cannot be sliced")
             return v.slice_of(base, e.hi, e.lo)
         if isinstance(e, ast.Unary):
             return v.unary(e.op, self.leaf(e.operand, ctx), _type(e))
@@ -60,11 +60,11 @@ class ExprLowering(LowerBase):
         if isinstance(e, ast.InvalidHeader):
             type_ = _type(e)
             if not isinstance(type_, t.TStruct):
-                self.fail(e, "the type of '{#}' is not known here")
+                raise self.fail(e, "the type of '{#}' is not known here")
             return v.HeaderLiteral(type_, None)
         if isinstance(e, ast.DefaultExpr):
             return self.default(_type(e))
-        self.fail(e, "this expression is not supported here")
+        raise self.fail(e, "this expression is not supported here")
 
     def constant(self, value: Any, type_: t.Type, span: Span) -> v.Value:
         """A compile-time value."""
@@ -95,7 +95,7 @@ class ExprLowering(LowerBase):
             if isinstance(type_, t.TStack):
                 return v.StackLiteral(type_, made)
             return v.Aggregate(type_, {str(i): x for i, x in enumerate(made)})
-        self.fail(span, "this constant is not supported here")
+        raise self.fail(span, "this constant is not supported here")
 
     # ---- names and parts
 
@@ -108,7 +108,7 @@ class ExprLowering(LowerBase):
             return found
         if isinstance(decl, ast.ConstDecl):
             return self.value(decl.init, ctx)
-        self.fail(e, f"'{e.name}' cannot be used here")
+        raise self.fail(e, f"'{e.name}' cannot be used here")
 
     def _member(self, e: ast.Member, ctx: Context) -> v.Value:
         path: list[str] = [e.member]
@@ -137,11 +137,9 @@ class ExprLowering(LowerBase):
                 base = base.items[name]
             elif isinstance(base, v.HeaderLiteral):
                 assert isinstance(base.type, t.TStruct)
-                base = (
-                    base.fields[name] if base.fields else self.default(base.type.fields[name])
-                )
+                base = base.fields[name] if base.fields else self.default(base.type.fields[name])
             elif isinstance(base, v.NextHeader):
-                self.fail(e, "fields of 'next' cannot be read: it is not extracted yet")
+                raise self.fail(e, "fields of 'next' cannot be read: it is not extracted yet")
             elif isinstance(base, v.HeaderValue):
                 return self.header_field(base, tuple(path[n:]))
             elif isinstance(base, v.Union):
@@ -155,7 +153,7 @@ class ExprLowering(LowerBase):
             elif isinstance(base, v.StackLiteral) and name == "size":
                 base = v.Const(base.type.size, t.bits(32))
             else:
-                self.fail(e, "this value has no parts")
+                raise self.fail(e, "this value has no parts")
         return base
 
     def _stack_member(self, stack: v.Stack, name: str) -> v.Value:
@@ -179,21 +177,19 @@ class ExprLowering(LowerBase):
                 return base.items[index.value]
             return self.default(base.type.element)
         if not isinstance(base, v.Stack):
-            self.fail(e, "this value cannot be indexed at run time")
+            raise self.fail(e, "this value cannot be indexed at run time")
         if isinstance(index, v.Const):
             if not 0 <= index.value < base.type.size:
-                self.fail(e, f"index {index.value} is outside the stack")
+                raise self.fail(e, f"index {index.value} is outside the stack")
             return self.element(base, index.value)
         element = _struct(base.type.element)
         if element.kind == "header_union":
-            self.fail(e, "a stack of unions cannot be indexed at run time")
+            raise self.fail(e, "a stack of unions cannot be indexed at run time")
         return v.IndexedHeader(base, index, element)
 
     # ---- operators
 
-    def _operands(
-        self, left: ast.Expr, right: ast.Expr, ctx: Context
-    ) -> tuple[v.Value, v.Value]:
+    def _operands(self, left: ast.Expr, right: ast.Expr, ctx: Context) -> tuple[v.Value, v.Value]:
         """Both sides; the left one is saved when evaluating the right one has effects."""
         a = self.value(left, ctx)
         if isinstance(a, v.Leaf):
@@ -216,11 +212,11 @@ class ExprLowering(LowerBase):
             same = self.equal(left, right, e)
             return same if e.op == "==" else v.unary("!", same, t.BOOL)
         if not isinstance(left, v.Leaf) or not isinstance(right, v.Leaf):
-            self.fail(e, f"'{e.op}' cannot be applied to these values")
+            raise self.fail(e, f"'{e.op}' cannot be applied to these values")
         try:
             return v.binary(e.op, left, right, _type(e))
         except fold.FoldError as error:
-            self.fail(e, str(error))
+            raise self.fail(e, str(error)) from None
 
     def _short_circuit(self, e: ast.Binary, ctx: Context) -> v.Value:
         left = self.leaf(e.left, ctx)
@@ -260,7 +256,7 @@ class ExprLowering(LowerBase):
                 pair = self.equal(self.part(left, [name], e), self.part(right, [name], e), e)
                 result = v.binary("&&", result, pair, t.BOOL)
             return result
-        self.fail(e, "these values cannot be compared")
+        raise self.fail(e, "these values cannot be compared")
 
     def _equal_headers(self, a: v.HeaderValue, b: v.HeaderValue, e: ast.Expr) -> v.Leaf:
         valid_a, valid_b = self.valid(a, e), self.valid(b, e)
@@ -297,7 +293,7 @@ class ExprLowering(LowerBase):
                 both = v.binary("&&", here, element, t.BOOL)
                 result = v.binary("||", result, both, t.BOOL)
             return result
-        self.fail(e, "isValid() cannot be asked of this header")
+        raise self.fail(e, "isValid() cannot be asked of this header")
 
     def _ternary(self, e: ast.Ternary, ctx: Context) -> v.Value:
         cond = self.leaf(e.cond, ctx)

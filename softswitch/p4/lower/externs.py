@@ -23,9 +23,11 @@ class ExternLowering(CallLowering):
         args = {p.name: x for p, x in e.bound}
         method = getattr(self, f"_fn_{name}", None)
         if method is None:
-            self.fail(e, f"extern function '{name}' is not supported")
+            raise self.fail(e, f"extern function '{name}' is not supported")
         if ctx.where not in _PIPELINES and name not in _ANYWHERE:
-            self.fail(e, f"'{name}' can be called in ingress and egress only, not in {ctx.where}")
+            raise self.fail(
+                e, f"'{name}' can be called in ingress and egress only, not in {ctx.where}"
+            )
         self.model.calls_externs |= ctx.where != "parser"
         found = method(e, args, ctx)
         return found if isinstance(found, v.Value) else v.Nothing()
@@ -33,7 +35,7 @@ class ExternLowering(CallLowering):
     def arg(self, expr: ast.Expr | None, ctx: Context, span: Span) -> v.Leaf:
         """A numeric argument, as a plain field, constant or action data."""
         if expr is None:
-            self.fail(span, "'_' is not supported here")
+            raise self.fail(span, "'_' is not supported here")
         return self.simple(self.leaf(expr, ctx), ctx, expr.span)
 
     def constant_arg(self, expr: ast.Expr | None, ctx: Context, span: Span) -> int:
@@ -42,12 +44,12 @@ class ExternLowering(CallLowering):
             found = self.leaf(expr, ctx)
             if isinstance(found, v.Const):
                 return found.value
-        self.fail(expr or span, "this argument has to be a constant")
+        raise self.fail(expr or span, "this argument has to be a constant")
 
     def symbol(self, expr: ast.Expr | None, span: Span) -> str:
         """The name of an enum member given as argument."""
         if expr is None or not isinstance(expr.value, fold.Symbol):
-            self.fail(expr or span, "this argument has to be a constant")
+            raise self.fail(expr or span, "this argument has to be a constant")
         return expr.value.name
 
     def place(self, expr: ast.Expr | None, type_: t.Type, ctx: Context, span: Span) -> tuple[
@@ -60,9 +62,7 @@ class ExternLowering(CallLowering):
                 return found, None
         return self.storage.temporary(type_, span), expr
 
-    def finish(
-        self, place: v.Leaf, expr: ast.Expr | None, ctx: Context, span: Span
-    ) -> None:
+    def finish(self, place: v.Leaf, expr: ast.Expr | None, ctx: Context, span: Span) -> None:
         if expr is not None:
             self.assign_to(expr, v.retype(place, _type(expr)), ctx, span)
 
@@ -108,13 +108,13 @@ class ExternLowering(CallLowering):
             if isinstance(leaf, v.Const):
                 bits = v.width(leaf.type)
                 value_ = leaf.value & ((1 << bits) - 1)
-                found.append(
-                    {"type": "hexstr", "value": v.hexstr(value_, bits), "bitwidth": bits}
-                )
+                found.append({"type": "hexstr", "value": v.hexstr(value_, bits), "bitwidth": bits})
                 continue
             if not isinstance(leaf, v.Field):
                 if not allow_temporaries:
-                    self.fail(span, "checksums are computed over fields, not over expressions")
+                    raise self.fail(
+                        span, "checksums are computed over fields, not over expressions"
+                    )
                 leaf = self.save(leaf, ctx, span)
             found.append({"type": "field", "value": [leaf.header, leaf.name]})
         return found
@@ -131,7 +131,7 @@ class ExternLowering(CallLowering):
         if isinstance(value, v.Stack):
             parts = [self.element(value, i) for i in range(value.type.size)]
             return [x for p in parts for x in self.flatten(p, span)]
-        self.fail(span, "this value cannot be used here")
+        raise self.fail(span, "this value cannot be used here")
 
     def calculation(
         self, algorithm: str, inputs: list[v.Json], payload: bool, span: Span | None
@@ -187,13 +187,11 @@ class ExternLowering(CallLowering):
         self.model.field_lists.append({"id": ident, "name": name, "elements": []})
         return ident
 
-    def _clone(
-        self, e: ast.Call, args: dict[str, ast.Expr], ident: int, ctx: Context
-    ) -> None:
+    def _clone(self, e: ast.Call, args: dict[str, ast.Expr], ident: int, ctx: Context) -> None:
         kind = self.symbol(args["type"], e.span)
         wanted = "ingress" if kind == "I2E" else "egress"
         if ctx.where != wanted:
-            self.fail(e, f"a clone of type {kind} can be made in {wanted} only")
+            raise self.fail(e, f"a clone of type {kind} can be made in {wanted} only")
         session = self.arg(args["session"], ctx, e.span)
         self.emit(
             ctx, e.span, f"clone_{wanted}_pkt_to_egress",
@@ -212,7 +210,7 @@ class ExternLowering(CallLowering):
         self._clone(e, args, self._preserved(index, e.span), ctx)
 
     def _refuse_legacy(self, e: ast.Call, instead: str) -> None:
-        self.fail(e, f"'{e.target.name}' is not supported; use '{instead}'")
+        raise self.fail(e, f"'{e.target.name}' is not supported; use '{instead}'")
 
     def _fn_clone3(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> None:
         self._refuse_legacy(e, "clone_preserving_field_list")
@@ -227,7 +225,7 @@ class ExternLowering(CallLowering):
         self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context, op: str, where: str
     ) -> None:
         if ctx.where != where:
-            self.fail(e, f"'{e.target.name}' can be called in {where} only")
+            raise self.fail(e, f"'{e.target.name}' can be called in {where} only")
         index = self.constant_arg(args["index"], ctx, e.span)
         ident = self._preserved(index, e.span)
         self.emit(ctx, e.span, op, {"type": "hexstr", "value": v.hexstr(ident)})
@@ -255,7 +253,7 @@ class ExternLowering(CallLowering):
     def _fn_log_msg(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> None:
         text = args["msg"].value
         if not isinstance(text, str):
-            self.fail(e, "the message has to be a string literal")
+            raise self.fail(e, "the message has to be a string literal")
         data = args.get("data")
         values: list[v.Json] = []
         if data is not None:
@@ -266,41 +264,39 @@ class ExternLowering(CallLowering):
             {"type": "string", "value": text}, {"type": "parameters_vector", "value": values},
         )  # fmt: skip
 
-    def _fn_static_assert(
-        self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context
-    ) -> v.Value:
+    def _fn_static_assert(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> v.Value:
         cond = self.leaf(args["check"], ctx)
         if not isinstance(cond, v.Const):
-            self.fail(e, "static_assert needs a compile-time condition")
+            raise self.fail(e, "static_assert needs a compile-time condition")
         if not cond.value:
             message = args.get("message")
             text = f": {message.value}" if message is not None else ""
-            self.fail(e, f"static_assert failed{text}")
+            raise self.fail(e, f"static_assert failed{text}")
         return v.Const(1, t.BOOL)
 
     def _fn_verify(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> None:
         if ctx.where != "parser":
-            self.fail(e, "'verify' can be called in a parser only")
+            raise self.fail(e, "'verify' can be called in a parser only")
         cond = self.leaf(args["check"], ctx)
         error = self.leaf(args["toSignal"], ctx)
         self.emit(ctx, e.span, "verify", v.to_json(cond, v.BOOLEAN), v.to_json(error, v.DATA))
 
     # ---- objects
 
-    def extern_object(
-        self, e: ast.Call, instance: v.Value, method: str, ctx: Context
-    ) -> v.Value:
+    def extern_object(self, e: ast.Call, instance: v.Value, method: str, ctx: Context) -> v.Value:
         args = {p.name: x for p, x in e.bound}
         if isinstance(instance, v.Packet):
             return self.packet(e, method, args, ctx)
         if not isinstance(instance, v.Instance) or not isinstance(instance.type, t.TExtern):
-            self.fail(e, "this method cannot be called here")
+            raise self.fail(e, "this method cannot be called here")
         kind = instance.type.decl.name
         handler = getattr(self, f"_obj_{kind}", None)
         if handler is None:
-            self.fail(e, f"extern '{kind}' is not supported")
+            raise self.fail(e, f"extern '{kind}' is not supported")
         if ctx.where not in _PIPELINES:
-            self.fail(e, f"'{kind}' can be used in ingress and egress only, not in {ctx.where}")
+            raise self.fail(
+                e, f"'{kind}' can be used in ingress and egress only, not in {ctx.where}"
+            )
         instance.used = True
         handler(e, instance, method, args, ctx)
         return v.Nothing()
@@ -350,10 +346,10 @@ class ExternLowering(CallLowering):
     ) -> None:
         found = self.value(args["result"], ctx)
         if not isinstance(found, v.Field):
-            self.fail(e, "the colour of a direct meter has to go to a field")
+            raise self.fail(e, "the colour of a direct meter has to go to a field")
         old = self.model.direct_meters.get(obj)
         if old is not None and old != found:
-            self.fail(e, f"'{obj.name}' is read into two different fields")
+            raise self.fail(e, f"'{obj.name}' is read into two different fields")
         self.model.direct_meters[obj] = found
 
     def _obj_register(

@@ -55,7 +55,7 @@ class InlineLowering(ExprLowering):
         if place.bits is None:
             return place.value
         if not isinstance(place.value, v.Leaf):
-            self.fail(span, "this value cannot be sliced")
+            raise self.fail(span, "this value cannot be sliced")
         return v.slice_of(place.value, *place.bits)
 
     def fix(self, place: Place, ctx: Context, span: Span) -> Place:
@@ -74,13 +74,13 @@ class InlineLowering(ExprLowering):
         """place = source"""
         if place.bits is None:
             if isinstance(place.value, v.NextHeader):
-                self.fail(span, "'next' can only be extracted into")
+                raise self.fail(span, "'next' can only be extracted into")
             self.assign(place.value, source, ctx, span)
             return
         high, low = place.bits
         whole = place.value
         if not isinstance(whole, v.Leaf) or not isinstance(source, v.Leaf):
-            self.fail(span, "this slice cannot be assigned to")
+            raise self.fail(span, "this slice cannot be assigned to")
         source = self.settle(source, ctx, span)
         type_ = t.bits(v.width(whole.type))
         part = t.bits(high - low + 1)
@@ -143,7 +143,7 @@ class InlineLowering(ExprLowering):
         for other, found in others:
             if "out" not in param.direction and "out" not in other.direction:
                 continue
-            if found is not None and mine & v.places(found.value):
+            if found is not None and v.overlap(mine, v.places(found.value)):
                 return True
         return False
 

@@ -72,9 +72,7 @@ def _number(e: ast.IntLit) -> str:
 class KeyLowering(StmtLowering):
     """Values of entries."""
 
-    def entry_key(
-        self, key: ast.Expr, element: ast.KeyElement, ctx: Context
-    ) -> KeyValue:
+    def entry_key(self, key: ast.Expr, element: ast.KeyElement, ctx: Context) -> KeyValue:
         """One element of an entry, in the terms of its match kind."""
         bits = v.width(_type(element.expr))
         full = (1 << bits) - 1
@@ -98,5 +96,5 @@ class KeyLowering(StmtLowering):
         """A compile-time number (constructor parameters are known by now)."""
         found = self.leaf(e, ctx)
         if not isinstance(found, v.Const):
-            self.fail(e, "this has to be known at compile time")
+            raise self.fail(e, "this has to be known at compile time")
         return found.value

@@ -266,4 +266,5 @@ class Model:
     direct_meters: dict[Instance, Leaf] = field(default_factory=dict)
     controller_headers: list[ast.StructLike] = field(default_factory=list)
     annotations: list[ast.Annotation] = field(default_factory=list)  # of main
+    constants: dict[str, Any] = field(default_factory=dict)  # top-level ones, for annotations
     calls_externs: bool = False  # some control calls an extern function

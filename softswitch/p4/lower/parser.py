@@ -77,7 +77,7 @@ class ParserLowering(TableLowering):
         assert decl.type is not None
         bits = t.width_of(decl.type)
         if bits is None:
-            self.fail(decl.ref, f"a value set cannot hold '{decl.type}'")
+            raise self.fail(decl.ref, f"a value set cannot hold '{decl.type}'")
         size = self.number(decl.size, Context(env=env, where="parser", path=path))
         if all(x["name"] != name for x in self.model.vsets):
             self.model.vsets.append(
@@ -103,7 +103,7 @@ class ParserLowering(TableLowering):
             found, n = f"{name}_{n}", n + 1
         self.state_names.add(found)
         if len(self.state_names) > _MAX_STATES:
-            self.fail(self.checked.main, "the parser needs too many states")
+            raise self.fail(self.checked.main, "the parser needs too many states")
         return found
 
     def _state(self, parser: ParserInstance, name: str, span: Span | None = None) -> str:
@@ -138,7 +138,7 @@ class ParserLowering(TableLowering):
         prefix = f"{instance.name.rsplit('.', 1)[-1]}_"
         path = tuple(instance.name.split("."))
         if ctx.depth > 16 or prefix.count("_") > 400:
-            self.fail(e, "parsers nested too deeply")
+            raise self.fail(e, "parsers nested too deeply")
         self.step(e.span)
         parser = self.instantiate_parser(instance, path, prefix)
         bound = [(p, x) for p, (_, x) in zip(parser.decl.params, e.bound, strict=True)]
@@ -164,7 +164,7 @@ class ParserLowering(TableLowering):
         for key in tr.select:
             leaf = self.value(key, ctx)
             if not isinstance(leaf, v.Leaf):
-                self.fail(key, "this value cannot be selected on")
+                raise self.fail(key, "this value cannot be selected on")
             if not isinstance(leaf, (v.Field, v.StackField, v.UnionStackField, v.Lookahead)):
                 leaf = self.save(leaf, ctx, key.span)
             widths.append(v.width(_type(key)))
@@ -177,7 +177,7 @@ class ParserLowering(TableLowering):
                 result.transitions.append(item)
                 complete = complete or item["type"] == "default"
             if len(result.transitions) > _MAX_TRANSITIONS:
-                self.fail(case, "the select needs too many transitions")
+                raise self.fail(case, "the select needs too many transitions")
             if complete:
                 break
         if not complete:
@@ -204,16 +204,14 @@ class ParserLowering(TableLowering):
             self.model.states.append(State("noMatch", [verify], [], [_default(None)]))
         return "noMatch"
 
-    def _case(
-        self, case: ast.SelectCase, widths: list[int], ctx: Context
-    ) -> list[dict[str, Any]]:
+    def _case(self, case: ast.SelectCase, widths: list[int], ctx: Context) -> list[dict[str, Any]]:
         if len(case.keys) == 1 and isinstance(case.keys[0], ast.DefaultExpr):
             return [_default(None)]
         for key in case.keys:
             if isinstance(_type(key), t.TSet) and isinstance(key, ast.Name):
                 found = self.value(key, ctx)
                 if len(case.keys) > 1 or not isinstance(found, v.ValueSet):
-                    self.fail(key, "a value set has to be the only element of a case")
+                    raise self.fail(key, "a value set has to be the only element of a case")
                 return [{"type": "parse_vset", "value": found.name, "mask": None}]
         combined: list[tuple[int, int, bool]] = [(0, 0, True)]
         total = 0
@@ -222,7 +220,7 @@ class ParserLowering(TableLowering):
             total += size
             options = self._options(key, bits, ctx)
             if len(options) * len(combined) > _MAX_TRANSITIONS:
-                self.fail(case, "the ranges of this case need too many transitions")
+                raise self.fail(case, "the ranges of this case need too many transitions")
             combined = [
                 (value << size | x, mask << size | m, exact and m == (1 << bits) - 1)
                 for value, mask, exact in combined
@@ -253,7 +251,7 @@ class ParserLowering(TableLowering):
         if isinstance(key, ast.RangeExpr):
             low, high = self.number(key.left, ctx), self.number(key.right, ctx)
             if low > high:
-                self.fail(key, "the range is empty")
+                raise self.fail(key, "the range is empty")
             if low < 0:
                 # Signed: the negative part is the upper half of the unsigned numbers.
                 parts = range_masks(low & full, min(high, -1) & full, bits)
@@ -263,13 +261,11 @@ class ParserLowering(TableLowering):
 
     # ---- packet_in
 
-    def packet(
-        self, e: ast.Call, method: str, args: dict[str, Any], ctx: Context
-    ) -> v.Value:
+    def packet(self, e: ast.Call, method: str, args: dict[str, Any], ctx: Context) -> v.Value:
         if ctx.where == "deparser":
             return self.emit_packet(e, args, ctx)
         if ctx.where != "parser":
-            self.fail(e, f"'{method}' can be called in a parser only")
+            raise self.fail(e, f"'{method}' can be called in a parser only")
         if method == "extract":
             self._extract(e, ctx)
             return v.Nothing()
@@ -279,7 +275,7 @@ class ParserLowering(TableLowering):
             amount = self.leaf(args["sizeInBits"], ctx)
             self.emit(ctx, e.span, "advance", v.parameter(amount))
             return v.Nothing()
-        self.fail(e, f"packet_in.{method}() is not supported by bmv2")
+        raise self.fail(e, f"packet_in.{method}() is not supported by bmv2")
 
     def emit_packet(self, e: ast.Call, args: dict[str, Any], ctx: Context) -> v.Value:
         """packet_out.emit (in lower.program)."""
@@ -299,16 +295,20 @@ class ParserLowering(TableLowering):
         elif isinstance(header, v.UnionMemberNext):
             parameter = {"type": "union_stack", "value": [header.stack.name, header.member]}
         else:
-            self.fail(e, "extract needs a header, or 'next' of a header stack")
+            raise self.fail(e, "extract needs a header, or 'next' of a header stack")
         assert isinstance(header, v.HeaderValue)
         varbit = any(isinstance(t.base(f), t.TVarbit) for f in header.type.fields.values())
         if len(e.bound) == 1:
             if varbit:
-                self.fail(e, f"header '{header.type}' has a varbit field: extract needs its size")
+                raise self.fail(
+                    e, f"header '{header.type}' has a varbit field: extract needs its size"
+                )
             self.emit(ctx, e.span, "extract", parameter)
             return
         if not varbit:
-            self.fail(e, f"header '{header.type}' has no varbit field: extract takes one argument")
+            raise self.fail(
+                e, f"header '{header.type}' has no varbit field: extract takes one argument"
+            )
         size = e.bound[1][1]
         assert size is not None
         found = v.to_json(self.leaf(size, ctx), v.DATA)
@@ -318,7 +318,7 @@ class ParserLowering(TableLowering):
         """`extract<T>(_)` reads a header nobody looks at."""
         type_ = e.type_values[0] if e.type_values else None
         if not t.is_header(type_ or t.UNKNOWN):
-            self.fail(e, "extract(_) needs the header type: extract<T>(_)")
+            raise self.fail(e, "extract(_) needs the header type: extract<T>(_)")
         assert isinstance(type_, t.TStruct)
         found = self.storage.headers(self.storage.unique("skipped"), type_, e.span)
         assert isinstance(found, v.Header)
@@ -349,7 +349,7 @@ class ParserLowering(TableLowering):
                 parts.append(part_value)
             return v.StackLiteral(kind, tuple(parts)), offset
         if not isinstance(kind, (t.TBits, t.TBool)):
-            self.fail(e, f"cannot look ahead at a '{type_}'")
+            raise self.fail(e, f"cannot look ahead at a '{type_}'")
         bits = v.width(type_)
         return v.Lookahead(offset, bits, type_), offset + bits
 
@@ -381,7 +381,9 @@ class _StateBuilder:
         ctx = self.lowering._context(self.parser)
         found = self.lowering.transition(self.parser, decl, ctx)
         if not all(isinstance(s, Primitive) for s in ctx.out):
-            self.lowering.fail(decl, "this select key is not supported: assign it to a variable")
+            raise self.lowering.fail(
+                decl, "this select key is not supported: assign it to a variable"
+            )
         state.ops = [operation(s) for s in [*body, *ctx.out] if isinstance(s, Primitive)]
         state.key = found.key
         state.transitions = found.transitions
@@ -428,7 +430,7 @@ class _StateBuilder:
                 )  # fmt: skip
             state.transitions.append(_default(follow))
         else:
-            self.lowering.fail(s.span, "this statement cannot be used in a parser")
+            raise self.lowering.fail(s.span, "this statement cannot be used in a parser")
 
 
 def operation(p: Primitive) -> dict[str, Any]:

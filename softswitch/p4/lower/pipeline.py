@@ -98,7 +98,7 @@ class PipelineBuilder:
             return self._dummy(s.action, s.span, f"tbl_{s.action.name.rsplit('.', 1)[-1]}", follow)
         if isinstance(s, Apply):
             return self._apply(s, follow)
-        self.reporter.fail(s.span, "this statement cannot be used in a control")
+        raise self.reporter.fail(s.span, "this statement cannot be used in a control")
 
     def _primitives(self, body: list[Statement], follow: Target) -> Target:
         span = body[0].span
@@ -133,7 +133,7 @@ class PipelineBuilder:
         old = self.nodes.get(node.name)
         if old is not None:
             if not _same_successors(old, node):
-                self.reporter.fail(
+                raise self.reporter.fail(
                     s.span,
                     f"table '{node.name}' is applied in more than one place with different "
                     "statements after it; bmv2 cannot express that",

@@ -50,7 +50,7 @@ class ProgramLowering(ParserLowering):
         parser = blocks["p"]
         params = self._block(parser).params
         if len(params) != 4:
-            self.fail(self.checked.main, "this is not a v1model parser")
+            raise self.fail(self.checked.main, "this is not a v1model parser")
         self._global_values(params)
         self._parser(parser)
         self._checksums(blocks["vr"], verify=True)
@@ -69,6 +69,8 @@ class ProgramLowering(ParserLowering):
             model.pipelines.append(pipeline)
         model.blocks.insert(0, self.parser_info)
         for decl in self.checked.program.decls:
+            if isinstance(decl, ast.ConstDecl):
+                model.constants[decl.name] = decl.init.value
             if isinstance(decl, ast.StructLike) and decl.annotation("controller_header"):
                 model.controller_headers.append(decl)
         self.storage.finish()
@@ -78,9 +80,9 @@ class ProgramLowering(ParserLowering):
         main = self.checked.main
         type_ = main.type
         if not isinstance(type_, t.TArch) or type_.decl.kind != "package":
-            self.fail(main, "'main' has to be an instance of V1Switch")
+            raise self.fail(main, "'main' has to be an instance of V1Switch")
         if type_.decl.name != "V1Switch" or tuple(p.name for p in type_.decl.params) != _BLOCKS:
-            self.fail(
+            raise self.fail(
                 main.ref, f"the package is '{type_.decl.name}'; this compiler knows v1model's "
                 "V1Switch",
             )  # fmt: skip
@@ -95,7 +97,7 @@ class ProgramLowering(ParserLowering):
                 continue
             found = self.value(expr, Context(env={}, where="program", path=()))
             if not isinstance(found, v.Instance) or not isinstance(found.type, t.TBlock):
-                self.fail(expr, f"'{param.name}' of V1Switch has to be a parser or control")
+                raise self.fail(expr, f"'{param.name}' of V1Switch has to be a parser or control")
             blocks[param.name] = found
         return blocks
 
@@ -109,7 +111,7 @@ class ProgramLowering(ParserLowering):
         headers, meta, standard = (t.base(p.type or t.UNKNOWN) for p in params[1:])
         for type_, param in ((headers, params[1]), (meta, params[2]), (standard, params[3])):
             if not t.is_struct(type_):
-                self.fail(param.ref, f"parameter '{param.name}' has to be a struct")
+                raise self.fail(param.ref, f"parameter '{param.name}' has to be a struct")
         assert isinstance(headers, t.TStruct)
         assert isinstance(meta, t.TStruct)
         assert isinstance(standard, t.TStruct)
@@ -194,7 +196,7 @@ class ProgramLowering(ParserLowering):
             for arg in note.args if note else []:
                 number = self._annotation_number(arg)
                 if number is None:
-                    self.fail(arg, "@field_list needs numbers")
+                    raise self.fail(arg, "@field_list needs numbers")
                 indexes.append(number)
             part = part.fields[name]
         return list(dict.fromkeys(indexes))
@@ -209,9 +211,9 @@ class ProgramLowering(ParserLowering):
                     return value if isinstance(value, int) else None
         if isinstance(e, ast.Member) and isinstance(e.base, ast.TypeExpr):
             for decl in self.checked.program.decls:
-                if isinstance(decl, ast.EnumDecl) and decl.name == e.base.ref.name:
-                    if isinstance(decl.type, t.TSerEnum):
-                        return decl.type.members.get(e.member)
+                named = isinstance(decl, ast.EnumDecl) and decl.name == e.base.ref.name
+                if named and isinstance(decl, ast.EnumDecl) and isinstance(decl.type, t.TSerEnum):
+                    return decl.type.members.get(e.member)
         if isinstance(e, ast.Cast):
             return self._annotation_number(e.operand)
         return None
@@ -219,7 +221,7 @@ class ProgramLowering(ParserLowering):
     def _bind(self, instance: v.Instance, values: list[v.Value]) -> dict[Any, v.Value]:
         decl = self._block(instance)
         if len(decl.params) != len(values):
-            self.fail(decl, f"'{decl.name}' has the wrong number of parameters")
+            raise self.fail(decl, f"'{decl.name}' has the wrong number of parameters")
         env: dict[Any, v.Value] = dict(zip(decl.params, values, strict=True))
         return env
 
@@ -268,9 +270,9 @@ class ProgramLowering(ParserLowering):
                 continue
             call = stmt.call if isinstance(stmt, ast.CallStmt) else None
             if not isinstance(call, ast.Call) or call.kind != "extern_function":
-                self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
+                raise self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
             if call.target.name not in allowed:
-                self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
+                raise self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
             self._checksum(call, ctx, verify)
 
     def _checksum(self, call: ast.Call, ctx: Context, verify: bool) -> None:
@@ -279,7 +281,7 @@ class ProgramLowering(ParserLowering):
         algorithm = self.symbol(args["algo"], call.span)
         for expr in (args["condition"], args["data"], args["checksum"]):
             if expr is None:
-                self.fail(call, "'_' is not supported here")
+                raise self.fail(call, "'_' is not supported here")
         assert args["condition"] is not None
         assert args["data"] is not None
         assert args["checksum"] is not None
@@ -288,10 +290,10 @@ class ProgramLowering(ParserLowering):
         name = self.calculation(algorithm, inputs, payload, call.span)
         target = self.value(args["checksum"], ctx)
         if not isinstance(target, v.Field):
-            self.fail(args["checksum"], "the checksum has to be a field")
+            raise self.fail(args["checksum"], "the checksum has to be a field")
         cond = self.leaf(args["condition"], ctx)
         if ctx.out:
-            self.fail(args["condition"], "this condition is too complex for bmv2")
+            raise self.fail(args["condition"], "this condition is too complex for bmv2")
         self.model.checksums.append(
             {
                 "name": self.storage.unique("cksum"),
@@ -330,10 +332,10 @@ class ProgramLowering(ParserLowering):
                 self._sub_deparser(call, ctx)
                 continue
             if not isinstance(call, ast.Call) or call.kind != "extern_method":
-                self.fail(stmt, "bmv2's deparser can only emit headers")
+                raise self.fail(stmt, "bmv2's deparser can only emit headers")
             self.call(call, ctx)
             if ctx.out:
-                self.fail(stmt, "bmv2's deparser can only emit headers")
+                raise self.fail(stmt, "bmv2's deparser can only emit headers")
 
     def _sub_deparser(self, call: ast.Call, ctx: Context) -> None:
         assert isinstance(call.func, ast.Member)
@@ -347,10 +349,10 @@ class ProgramLowering(ParserLowering):
         decl = self._block(instance)
         assert isinstance(decl, ast.ControlDecl)
         if ctx.depth > 16:
-            self.fail(call, "controls nested too deeply")
+            raise self.fail(call, "controls nested too deeply")
         passed = self.pass_arguments(call.bound, ctx, call.span, isolated=True)
         if passed.back or ctx.out:
-            self.fail(call, "bmv2's deparser can only emit headers")
+            raise self.fail(call, "bmv2's deparser can only emit headers")
         inner = Context(
             env=passed.env, where="deparser", path=ctx.path, out=ctx.out, depth=ctx.depth + 1,
             control=ctx.control,
@@ -360,7 +362,7 @@ class ProgramLowering(ParserLowering):
     def emit_packet(self, e: ast.Call, args: dict[str, Any], ctx: Context) -> v.Value:
         expr = args["hdr"]
         if expr is None:
-            self.fail(e, "emit needs a header")
+            raise self.fail(e, "emit needs a header")
         self._emit_value(self.value(expr, ctx), e)
         return v.Nothing()
 
@@ -377,7 +379,7 @@ class ProgramLowering(ParserLowering):
         elif isinstance(value, v.Union):
             order.extend(f"{value.name}.{name}" for name in value.type.fields)
         else:
-            self.fail(e, "only headers can be emitted")
+            raise self.fail(e, "only headers can be emitted")
 
 
 def _tree(

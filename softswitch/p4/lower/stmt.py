@@ -47,7 +47,7 @@ class StmtLowering(ExternLowering):
                 value = self.value(s.expr, ctx)
                 self.assign(ctx.result, value, ctx, s.span)
             if ctx.leave is None:
-                self.fail(s, "'return' cannot be used here")
+                raise self.fail(s, "'return' cannot be used here")
             ctx.out.append(Leave(s.span, ctx.leave))
         elif isinstance(s, ast.ExitStmt):
             for passed in reversed(ctx.frames):
@@ -75,7 +75,7 @@ class StmtLowering(ExternLowering):
         """place OP right"""
         left = self.load(place, e.span)
         if not isinstance(left, v.Leaf):
-            self.fail(e, f"'{e.op}' cannot be applied to this value")
+            raise self.fail(e, f"'{e.op}' cannot be applied to this value")
         effects: list[Statement] = []
         right = self.leaf(e.right, ctx.into(effects))
         if effects:
@@ -84,7 +84,7 @@ class StmtLowering(ExternLowering):
         try:
             return v.binary(e.op, left, right, _type(e))
         except fold.FoldError as error:
-            self.fail(e, str(error))
+            raise self.fail(e, str(error)) from None
 
     def declare(self, decl: ast.Decl, ctx: Context) -> None:
         """A local variable or constant."""
@@ -135,7 +135,7 @@ class StmtLowering(ExternLowering):
 
     def apply_member(self, e: ast.Member, ctx: Context) -> v.Value:
         if e.member == "action_run":
-            self.fail(e, "'action_run' can be used in a switch only")
+            raise self.fail(e, "'action_run' can be used in a switch only")
         result = self.storage.temporary(t.BOOL, e.span)
         hit: list[Statement] = []
         miss: list[Statement] = []
@@ -145,9 +145,7 @@ class StmtLowering(ExternLowering):
         self.apply_branch(e.base, ctx, hit, miss)
         return result
 
-    def _groups(
-        self, s: ast.SwitchStmt
-    ) -> list[tuple[list[ast.Expr], ast.BlockStmt]]:
+    def _groups(self, s: ast.SwitchStmt) -> list[tuple[list[ast.Expr], ast.BlockStmt]]:
         """Cases with the labels that fall through to them."""
         groups: list[tuple[list[ast.Expr], ast.BlockStmt]] = []
         labels: list[ast.Expr] = []

@@ -91,7 +91,7 @@ class Storage:
             return self._varbit(name, kind)
         self.scalars.append([name, width(type_), signed(type_)])
         if len(self.scalars) > _MAX_INSTANCES:
-            self.reporter.fail(span, "the program needs too many variables")
+            raise self.reporter.fail(span, "the program needs too many variables")
         return Field(SCALARS, name, type_)
 
     def temporary(self, type_: t.Type, span: Span, name: str = "tmp") -> Field:
@@ -161,7 +161,7 @@ class Storage:
 
     def _stack(self, name: str, type_: t.TStack, span: Span) -> Stack:
         if self._header_ids > _MAX_INSTANCES:
-            self.reporter.fail(span, "the program needs too many headers")
+            raise self.reporter.fail(span, "the program needs too many headers")
         element = type_.element
         assert isinstance(element, t.TStruct)
         ids: list[int] = []
@@ -242,11 +242,11 @@ class Storage:
             total += bits
             fields.append([flat, bits, signed(part)])
         if varbits > 1:
-            self.reporter.fail(
+            raise self.reporter.fail(
                 type_.decl.span, f"header '{type_}' has more than one varbit field"
             )
         if total % 8:
-            self.reporter.fail(
+            raise self.reporter.fail(
                 type_.decl.span,
                 f"header '{type_}' has {total} bits: bmv2 needs whole bytes "
                 f"({8 - total % 8} bits are missing)",
@@ -261,6 +261,5 @@ class Storage:
     def fields_of(self, type_: t.TStruct) -> dict[tuple[str, ...], tuple[str, int, t.Type]]:
         """path -> (name in the JSON, index, type) of the fields of a header."""
         return {
-            path: (flat, n, part)
-            for n, (path, flat, part) in enumerate(flat_fields(type_, True))
+            path: (flat, n, part) for n, (path, flat, part) in enumerate(flat_fields(type_, True))
         }

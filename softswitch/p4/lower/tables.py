@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from softswitch.p4 import ast
@@ -92,7 +93,7 @@ class TableLowering(KeyLowering):
             instance.args[param.name] = self.value(expr, ctx)
         size = instance.args.get("size")
         if isinstance(size, v.Const) and not 0 <= size.value < _MAX_TABLE_SIZE:
-            self.fail(instance.span, f"size {size.value} is out of range")
+            raise self.fail(instance.span, f"size {size.value} is out of range")
 
     def instantiate(
         self, instance: v.Instance, path: tuple[str, ...], where: str, depth: int = 0
@@ -102,7 +103,7 @@ class TableLowering(KeyLowering):
         decl = instance.type.decl
         assert isinstance(decl, ast.ControlDecl)
         if depth > 32:
-            self.fail(decl, "controls nested too deeply")
+            raise self.fail(decl, "controls nested too deeply")
         control = ControlInstance(instance, decl, path, {}, where)
         for param in decl.ctor_params:
             if param.name in instance.args:
@@ -139,9 +140,7 @@ class TableLowering(KeyLowering):
         """Inline a sub-control."""
         control: ControlInstance | None = instance.control
         if control is None:
-            made = self.instantiate(
-                instance, tuple(instance.name.split(".")), ctx.where, ctx.depth
-            )
+            made = self.instantiate(instance, tuple(instance.name.split(".")), ctx.where, ctx.depth)
             instance.control = made
             ctx.control.direct.append(made)
             control = made
@@ -336,7 +335,7 @@ class TableLowering(KeyLowering):
         assert isinstance(call.target, t.TTable)
         table = self.get_table(call.target.decl, ctx)
         if ctx.in_action:
-            self.fail(call, "a table cannot be applied in an action")
+            raise self.fail(call, "a table cannot be applied in an action")
         ctx.out.extend(table.prepare)
         return Apply(call.span, table)
 
@@ -375,7 +374,9 @@ class TableLowering(KeyLowering):
         for element in decl.key or []:
             kind = element.match_kind
             if kind not in _MATCH_KINDS:
-                self.fail(element.match_span, f"match kind '{kind}' is not supported by v1model")
+                raise self.fail(
+                    element.match_span, f"match kind '{kind}' is not supported by v1model"
+                )
             mask: int | None = None
             expr = element.expr
             if kind == "selector":
@@ -384,18 +385,23 @@ class TableLowering(KeyLowering):
                 continue
             name = key_name(element)
             if name is None:
-                self.fail(expr, "this key needs a name: add @name(\"...\") after the match kind")
+                raise self.fail(
+                    expr, 'this key needs a name: add @name("...") after the match kind'
+                )
             found = self.value(expr, ctx)
-            if isinstance(found, v.Op) and found.op == "&" and isinstance(found.right, v.Const):
-                if isinstance(found.left, v.Field) and v.width(found.left.type) == v.width(
-                    _type(expr)
-                ):
-                    mask, found = found.right.value, found.left
+            if (
+                isinstance(found, v.Op)
+                and found.op == "&"
+                and isinstance(found.right, v.Const)
+                and isinstance(found.left, v.Field)
+                and v.width(found.left.type) == v.width(_type(expr))
+            ):
+                mask, found = found.right.value, found.left
             if not isinstance(found, v.Leaf):
-                self.fail(expr, "this value cannot be a key")
+                raise self.fail(expr, "this value cannot be a key")
             lpm += kind == "lpm"
             if lpm > 1:
-                self.fail(element, f"table '{decl.name}' has more than one lpm key")
+                raise self.fail(element, f"table '{decl.name}' has more than one lpm key")
             target = self._key_place(found, ctx, expr)
             table.keys.append(Key(name, kind, target, mask, _type(expr), element))
 
@@ -409,7 +415,7 @@ class TableLowering(KeyLowering):
             assert ref.decl is not None
             notes = {a.name for a in ref.annotations}
             if {"defaultonly", "tableonly"} <= notes:
-                self.fail(ref, "@defaultonly and @tableonly exclude each other")
+                raise self.fail(ref, "@defaultonly and @tableonly exclude each other")
             action = self._action_for(ref, ctx)
             table.actions.append(
                 TableAction(action, ref, "defaultonly" in notes, "tableonly" in notes)
@@ -432,7 +438,9 @@ class TableLowering(KeyLowering):
         for decl in self.checked.program.decls:
             if isinstance(decl, ast.ActionDecl) and decl.name == "NoAction":
                 return decl
-        self.fail(self.checked.main, "a table without default_action needs core.p4's NoAction")
+        raise self.fail(
+            self.checked.main, "a table without default_action needs core.p4's NoAction"
+        )
 
     def _action_for(self, ref: ast.ActionRef, ctx: Context) -> Action:
         decl = ref.decl
@@ -462,13 +470,13 @@ class TableLowering(KeyLowering):
         for item in table.actions:
             if item.ref is not None and item.ref.decl is ref.decl:
                 return item.action
-        self.fail(ref, f"action '{ref.name}' is not in the list of the table")
+        raise self.fail(ref, f"action '{ref.name}' is not in the list of the table")
 
     def _args(self, ref: ast.ActionRef, ctx: Context) -> list[int]:
         values: list[int] = []
         for param, expr in ref.bound:
             if expr is None:
-                self.fail(ref, f"parameter '{param.name}' has no value")
+                raise self.fail(ref, f"parameter '{param.name}' has no value")
             bits = v.width(param.type or t.UNKNOWN)
             values.append(self.number(expr, ctx) & ((1 << bits) - 1))
         return values
@@ -479,7 +487,7 @@ class TableLowering(KeyLowering):
                 table.declared_size = self.number(prop.expr, ctx)
                 table.size = table.declared_size or 1024
                 if table.size >= _MAX_TABLE_SIZE:
-                    self.fail(prop.expr, f"size {table.size} is out of range")
+                    raise self.fail(prop.expr, f"size {table.size} is out of range")
             elif prop.name == "support_timeout":
                 table.support_timeout = bool(prop.expr.value)
             elif prop.name == "implementation":
@@ -492,7 +500,7 @@ class TableLowering(KeyLowering):
                 self._exclusive(table.meter, "meters", table, prop)
         selector = table.profile is not None and _extern(table.profile) == "action_selector"
         if selector and not table.selector:
-            self.fail(decl, f"table '{decl.name}' has an action selector but no selector key")
+            raise self.fail(decl, f"table '{decl.name}' has an action selector but no selector key")
         if table.selector and not selector:
             self.reporter.warn(
                 decl.span, f"table '{decl.name}' has selector keys but no action selector"
@@ -507,25 +515,24 @@ class TableLowering(KeyLowering):
     def _attached(self, prop: ast.Property, table: Table, ctx: Context) -> v.Instance:
         if isinstance(prop.expr, ast.Call) and prop.expr.kind == "ctor":
             name = f"{table.name}_{prop.name}"
-            for note in prop.annotations:
+            for note in reversed(prop.annotations):
                 if note.name == "name" and note.args and isinstance(note.args[0], ast.StringLit):
                     name = note.args[0].text.lstrip(".")
-            made = v.Instance(name, _type(prop.expr), prop.expr.span)
+            type_ = _type(prop.expr)
+            made = v.Instance(name, type_, prop.expr.span, annotations=prop.annotations)
             self.fill_args(made, prop.expr.bound, ctx.env, ctx.where, ctx.path)
             ctx.control.externs.append(made)
             return made
         found = self.value(prop.expr, ctx)
         if not isinstance(found, v.Instance):
-            self.fail(prop.expr, f"'{prop.name}' has to name an instance")
+            raise self.fail(prop.expr, f"'{prop.name}' has to name an instance")
         found.used = True
         return found
 
-    def _exclusive(
-        self, instance: v.Instance, what: str, table: Table, prop: ast.Property
-    ) -> None:
+    def _exclusive(self, instance: v.Instance, what: str, table: Table, prop: ast.Property) -> None:
         owner = self.attached.setdefault(instance, table)
         if owner is not table:
-            self.fail(
+            raise self.fail(
                 prop.expr, f"'{instance.name}' is already among the {what} of '{owner.name}'"
             )
 
@@ -537,7 +544,7 @@ class TableLowering(KeyLowering):
         table.entries = []
         table.entries_const = decl.entries_const
         if table.profile is not None:
-            self.fail(decl, f"table '{decl.name}': entries do not go with an action profile")
+            raise self.fail(decl, f"table '{decl.name}': entries do not go with an action profile")
         elements = [e for e in decl.key or [] if e.match_kind != "selector"]
         explicit = self._priorities(decl)
         for n, entry in enumerate(decl.entries):
@@ -549,9 +556,7 @@ class TableLowering(KeyLowering):
             action = self._listed(table, entry.action)
             args = self._args(entry.action, ctx)
             priority = explicit[n]
-            table.entries.append(
-                TableEntry(keys, action, args, priority, entry.const, entry.span)
-            )
+            table.entries.append(TableEntry(keys, action, args, priority, entry.const, entry.span))
 
     def _priorities(self, decl: ast.TableDecl) -> list[int]:
         """bmv2's priorities, the smallest first: order of the text unless given."""
@@ -569,9 +574,7 @@ class TableLowering(KeyLowering):
             return self._explicit_priorities(decl, entries)
         return [x if x is not None else n + 1 for n, x in enumerate(noted)]
 
-    def _explicit_priorities(
-        self, decl: ast.TableDecl, entries: list[ast.Entry]
-    ) -> list[int]:
+    def _explicit_priorities(self, decl: ast.TableDecl, entries: list[ast.Entry]) -> list[int]:
         """`priority = n:` with largest_priority_wins and priority_delta (spec 14.2.1.4)."""
         wins = decl.property("largest_priority_wins")
         largest = wins is None or bool(wins.expr.value)
@@ -619,7 +622,7 @@ def _extern(instance: v.Instance) -> str:
     return instance.type.decl.name if isinstance(instance.type, t.TExtern) else ""
 
 
-def _children(stmt: ast.Stmt) -> list[ast.Node]:
+def _children(stmt: ast.Stmt) -> Sequence[ast.Node]:
     if isinstance(stmt, ast.BlockStmt):
         return list(stmt.body)
     if isinstance(stmt, ast.IfStmt):

@@ -291,30 +291,32 @@ def leaves(value: Value) -> Iterator[Leaf]:
             yield from leaves(item)
 
 
-def places(value: Value) -> set[str]:
-    """Storage a value lives in or reads: "header", "header.field"; "*" when unknown."""
-    found: set[str] = set()
+Path = tuple[str, ...]
+
+
+def _path(name: str) -> Path:
+    """ "s[0]" -> ("s", "0"), "u.m" -> ("u", "m")."""
+    return tuple(name.replace("[", ".").replace("]", "").split("."))
+
+
+def places(value: Value) -> set[Path]:
+    """Storage a value lives in or reads; a path stands for everything below it."""
+    found: set[Path] = set()
     if isinstance(value, Field):
-        found.add(f"{value.header}\0{value.name}")
-        if value.header != "scalars" and value.header != "standard_metadata":
-            found.add(value.header)
+        found.add((*_path(value.header), value.name))
     elif isinstance(value, (Op, IndexedField)):
         for leaf in leaves(value):
-            if isinstance(leaf, IndexedField):
-                found.add(leaf.element.stack.name)
-            else:
-                found |= places(leaf)
-    elif isinstance(value, (Header, Union)):
-        found.add(value.name)
-        found.add(value.name.split("[")[0].split(".")[0])
-    elif isinstance(value, Stack):
-        found.add(value.name)
-    elif isinstance(value, (IndexedHeader, LastHeader, NextHeader, NextUnion, LastUnion)):
-        found.add(value.stack.name)
-    elif isinstance(value, (UnionMemberNext, UnionMemberLast)):
-        found.add(value.stack.name)
+            found |= (
+                {_path(leaf.element.stack.name)}
+                if isinstance(leaf, IndexedField)
+                else (places(leaf))
+            )
+    elif isinstance(value, (Header, Union, Stack)):
+        found.add(_path(value.name))
     elif isinstance(value, (StackField, UnionStackField)):
-        found.add(value.stack)
+        found.add(_path(value.stack))
+    elif isinstance(value, Special):
+        found.add(_path(value.target))
     elif isinstance(value, Aggregate):
         for item in value.items.values():
             found |= places(item)
@@ -324,7 +326,16 @@ def places(value: Value) -> set[str]:
     elif isinstance(value, StackLiteral):
         for item in value.items:
             found |= places(item)
+    else:
+        stack = getattr(value, "stack", None)  # headers of a stack chosen at run time
+        if isinstance(stack, Stack):
+            found.add(_path(stack.name))
     return found
+
+
+def overlap(a: set[Path], b: set[Path]) -> bool:
+    """Do two sets of places share storage?"""
+    return any(x[: len(y)] == y or y[: len(x)] == x for x in a for y in b)
 
 
 # ---- operators
@@ -417,7 +428,9 @@ def cast(leaf: Leaf, target: t.Type) -> Leaf:
     if isinstance(leaf, Const):
         return const(int(bool(leaf.value)) if isinstance(wanted, t.TBool) else leaf.value, target)
     if isinstance(wanted, t.TBool):
-        return retype(leaf, target) if isinstance(source, t.TBool) else Op("d2b", None, leaf, t.BOOL)
+        return (
+            retype(leaf, target) if isinstance(source, t.TBool) else Op("d2b", None, leaf, t.BOOL)
+        )
     if isinstance(source, t.TBool):
         return Op("b2d", None, leaf, target) if computes_bool(leaf) else retype(leaf, target)
     if not isinstance(wanted, t.TBits) or not isinstance(source, t.TBits):
