@@ -109,7 +109,12 @@ class CallChecker(ExprChecker):
             binding = dict(zip(base.decl.type_vars, base.args, strict=False))
             e.kind = "extern_method"
             func.type = t.FUNCTION
-            return self._finish(e, method, binding, expected)
+            result = self._finish(e, method, binding, expected)
+            if base.decl.name == "packet_in" and method.name == "extract":
+                extracted = e.type_values[0]
+                if not t.is_header(extracted) and not isinstance(extracted, t.TUnknown):
+                    raise self.reporter.fail(e.span, f"extract needs a header, not '{extracted}'")
+            return result
         if func.member == "apply":
             return self._apply(e, func, base)
         if isinstance(base, t.TStruct) and base.kind != "struct":
@@ -219,6 +224,8 @@ class CallChecker(ExprChecker):
         function = self._overload(func.name, overloads, e.args, e.span)
         self.used.add(function)
         e.kind = "extern_function" if function.is_extern else "function"
+        if function.is_extern and func.name == "verify" and self.context in ("control", "action"):
+            raise self.reporter.fail(e.span, "'verify' can be called in a parser only")
         if function.return_type is None:
             raise self.reporter.fail(
                 e.span, f"function '{func.name}' is called in its own declaration"

@@ -116,6 +116,8 @@ class ProgramChecker(StmtChecker):
                 if field.name in type_.fields:
                     self.reporter.error(field.span, f"field '{field.name}' is declared twice")
                 type_.fields[field.name] = field.type
+        if sum(isinstance(f, t.TVarbit) for f in type_.fields.values()) > 1:
+            self.reporter.error(decl.span, f"header '{decl.name}' has more than one varbit field")
         self.declare(decl)
 
     def _field_type(self, decl: ast.StructLike, field: ast.FieldDecl, type_: t.Type) -> None:
@@ -199,6 +201,11 @@ class ProgramChecker(StmtChecker):
                     )
                 if isinstance(param.type, t.TVoid):
                     raise self.reporter.fail(param.ref.span, "a parameter cannot be void")
+                if isinstance(param.type, (t.TInt, t.TString)) and param.direction:
+                    raise self.reporter.fail(
+                        param.ref.span,
+                        f"a parameter of type '{param.type}' cannot have a direction",
+                    )
             except Stop:
                 param.type = param.type or t.UNKNOWN
             if declare:

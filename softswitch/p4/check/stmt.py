@@ -93,6 +93,8 @@ class StmtChecker(CallChecker):
         seen: set[str] = set()
         for case in s.cases:
             for i, label in enumerate(case.labels):
+                if "default" in seen:
+                    self.reporter.error(label.span, "no label can follow 'default'")
                 if isinstance(label, ast.DefaultExpr):
                     _done(label, type_)
                     key = "default"
@@ -195,7 +197,11 @@ class StmtChecker(CallChecker):
         decl.type, decl.bound = self.construct(type_, decl.args, decl.span)
         if isinstance(type_, t.TBlock):
             kind = "control" if isinstance(type_.decl, ast.ControlDecl) else "parser"
-            if self.context not in ("program", kind):
+            if self.context == "program":
+                raise self.reporter.fail(
+                    decl.span, f"a {kind} cannot be instantiated at the top level"
+                )
+            if self.context != kind:
                 raise self.reporter.fail(
                     decl.span, f"a {kind} cannot be instantiated in a {self.context}"
                 )
@@ -313,6 +319,7 @@ class StmtChecker(CallChecker):
         for entry in table.entries or []:
             with contextlib.suppress(Stop):
                 self._entry(entry, key_types, table, actions)
+        self._entry_priorities(table)
         self._properties(table)
         table.type = t.TTable(table)
 
@@ -430,6 +437,16 @@ class StmtChecker(CallChecker):
                 raise self.reporter.fail(
                     key.right.span, "the mask of an lpm key has to be a prefix"
                 )
+
+    def _entry_priorities(self, table: ast.TableDecl) -> None:
+        """Priorities are for tables whose keys can overlap."""
+        given = [e for e in table.entries or [] if e.priority is not None]
+        if not given:
+            return
+        kinds = {e.match_kind for e in table.key or []}
+        if not kinds & {"ternary", "range", "optional"}:
+            span = given[0].priority.span if given[0].priority is not None else given[0].span
+            self.reporter.error(span, f"the keys of table '{table.name}' need no priorities")
 
     def _properties(self, table: ast.TableDecl) -> None:
         for prop in table.properties:

@@ -63,6 +63,7 @@ class ProgramLowering(ParserLowering):
             self.collect(control, info)
             info.actions = [*info.shared, *info.actions]
             model.blocks.append(info)
+        self._check_names()
         names = {table.name for block in model.blocks for table in block.tables}
         for _, pipeline, body in (ingress, egress):
             PipelineBuilder(model, self.reporter, pipeline, names).build(body)
@@ -75,6 +76,23 @@ class ProgramLowering(ParserLowering):
                 model.controller_headers.append(decl)
         self.storage.finish()
         return model
+
+    def _check_names(self) -> None:
+        """Tables, and actions, have names of their own on the control plane."""
+        seen: dict[tuple[str, str], ast.Decl] = {}
+        for block in self.model.blocks:
+            named: list[tuple[str, str, ast.Decl | None]] = [
+                ("table", x.name, x.decl) for x in block.tables
+            ]
+            named += [("action", x.name, x.decl) for x in block.actions]
+            for kind, name, decl in named:
+                if decl is None:
+                    continue
+                old = seen.setdefault((kind, name), decl)
+                if old is not decl:
+                    self.reporter.error(
+                        decl.span, f"another {kind} is called '{name}' on the control plane too"
+                    )
 
     def _main_blocks(self) -> dict[str, v.Instance]:
         main = self.checked.main
