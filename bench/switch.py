@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bench import bmv2
 from softswitch.engine import (
     ActionCall,
     Engine,
@@ -125,6 +126,7 @@ def _run(*args: str) -> None:
 def links() -> Iterator[None]:
     """The two veth pairs, in the namespace we are in."""
     pairs = (("g0", "s0"), ("s1", "k0"))
+    _run("ip", "link", "set", "lo", "up")
     for a, b in pairs:
         _run(
             "ip", "link", "add", a, "mtu", "9216", "type", "veth", "peer", "name", b, "mtu", "9216"
@@ -167,18 +169,16 @@ class Bench:
         self.forwarder = build_program([CSRC / "forwarder.c"], "forwarder", include=[CSRC])
         self.generator = build_program([CSRC / "generator.c"], "generator", include=[CSRC])
 
-    def _generate(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(self.generator), "g0", str(self.frames), str(ROUND_MS), "0", str(GENERATOR_CPU)],
+    def through(self, rate: int = 0) -> tuple[float, int]:
+        """(frames/s at k0, frames offered) while the generator runs, at `rate`/s or flat out."""
+        before, start = received("k0"), time.monotonic()
+        out = subprocess.run(
+            [self.generator, "g0", self.frames, str(ROUND_MS), str(rate), str(GENERATOR_CPU)],
             stdout=subprocess.PIPE,
             text=True,
-        )
-
-    def _through(self) -> tuple[float, int]:
-        """(frames/s at k0, frames offered) while the generator runs."""
-        before, start = received("k0"), time.monotonic()
-        gen = self._generate()
-        out, _ = gen.communicate(timeout=30)
+            timeout=30,
+            check=True,
+        ).stdout
         seconds = time.monotonic() - start
         sent = int(jsonlib.loads(out)["sent"])
         return (received("k0") - before) / seconds, sent
@@ -192,7 +192,7 @@ class Bench:
         )
         if proc.stdout is None or proc.stdout.readline().strip() != "ready":
             raise BenchError("the bare forwarder did not start")
-        rate, sent = self._through()
+        rate, sent = self.through()
         out, _ = proc.communicate(timeout=30)
         r = jsonlib.loads(out)
         return {"pps": rate, "cpu_ns": r["cpu_ns"] / max(1, r["frames"]), "offered": float(sent)}
@@ -213,7 +213,7 @@ class Bench:
                 engine.table_add("I.route", [Lpm(DESTINATION, 48)], GroupRef(group))
             engine.start({1: "s0", 2: "s1"})
             cpu = engine.fidelity().cpu_ns
-            rate, sent = self._through()
+            rate, sent = self.through()
             stats = engine.port_stats(2)
             if stats.tx_packets == 0:
                 raise BenchError("the program forwarded nothing: its tables are not known here")
@@ -255,13 +255,17 @@ def measure(program: Path | None, sizes: tuple[int, ...]) -> dict[str, Any]:
     source, name = load_program(program)
     out: dict[str, Any] = {"program": name, "cpus": len(os.sched_getaffinity(0))}
     with links(), tempfile.TemporaryDirectory() as tmp:
-        for size in sizes:
-            out[f"{size} B"] = Bench(size, Path(tmp)).measure(source)
-        from bench import bmv2
-
-        beside = bmv2.measure(source, sizes, Path(tmp))
-        if beside:
-            out["simple_switch"] = beside
+        benches = {size: Bench(size, Path(tmp)) for size in sizes}
+        for size, bench in benches.items():
+            out[f"{size} B"] = bench.measure(source)
+        beside = bmv2.measure(
+            source, DESTINATION, sizes, Path(tmp), lambda size, rate: benches[size].through(rate)[0]
+        )
+        for size in sizes if beside else ():
+            theirs = beside[f"{size} B pps"]
+            out[f"{size} B"]["simple_switch_pps"] = theirs
+            ours = out[f"{size} B"]["switch_pps"]
+            out[f"{size} B"]["times_simple_switch"] = ours / max(1.0, theirs)
     return out
 
 
@@ -297,7 +301,8 @@ def run(
 
 
 def main(argv: list[str]) -> int:
-    """The child: options --program FILE --sizes N,N; prints JSON."""
+    """The child: options --program FILE, --sizes N,N, --rounds N, --ms N; prints JSON."""
+    global ROUNDS, ROUND_MS  # noqa: PLW0603
     program: Path | None = None
     sizes: tuple[int, ...] = (128, 4096)
     args = iter(argv)
@@ -306,6 +311,10 @@ def main(argv: list[str]) -> int:
             program = Path(next(args))
         elif a == "--sizes":
             sizes = tuple(int(x) for x in next(args).split(","))
+        elif a == "--rounds":
+            ROUNDS = int(next(args))
+        elif a == "--ms":
+            ROUND_MS = int(next(args))
     try:
         print(jsonlib.dumps(measure(program, sizes)))
     except Exception as e:

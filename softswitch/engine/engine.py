@@ -93,6 +93,7 @@ class Engine:
         self._control: Control | None = None
         self._decoder = Decoder(None)
         self._buf = self._ffi.new("uint8_t[]", FRAME_BUFFER)
+        self._events_buf = self._ffi.new("uint8_t[]", FRAME_BUFFER)
         self._port_out = self._ffi.new("uint32_t *")
         self._running = False
         sw = self._lib.mrc_new(seed & (1 << 64) - 1, priority_queues, drop_port, PACKETS)
@@ -186,7 +187,7 @@ class Engine:
         """What happened since the last call."""
         self._alive()
         out: list[EngineEvent] = []
-        buf, size = self._buf, FRAME_BUFFER
+        buf, size = self._events_buf, FRAME_BUFFER
         while True:
             n = self._lib.mrc_next_event(self._sw, buf, size)
             if n == 0:

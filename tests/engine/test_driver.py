@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -40,6 +41,16 @@ def in_namespace(module: str, *args: str, timeout: int = 60) -> str:
 )
 def test_driver(case: str) -> None:
     assert "ok" in in_namespace("tests.engine.driver_cases", case)
+
+
+@pytest.mark.slow
+def test_bench_measures() -> None:
+    """The bench runs and the switch is not far from the bare forwarder (the figure that
+    counts needs longer rounds on a quiet machine)."""
+    out = in_namespace("bench.switch", "--sizes", "1024", "--rounds", "1", "--ms", "200")
+    r = json.loads(out)["1024 B"]
+    assert r["forwarder_pps"] > 0
+    assert r["cpu_ratio"] > 0.2, r
 
 
 @pytest.mark.slow
