@@ -141,9 +141,9 @@ class FidelityBounds(SpecModel):
 
     queue_late_p99: Duration = 2 * MS
     queue_late_max: Duration = 100 * MS
-    timer_late_p95: Duration = 10 * MS
+    timer_late_p95: Duration = 15 * MS
     timer_late_max: Duration = 100 * MS
-    cpu_left: Share = 0.02
+    cpu_left: Share = 0.08
 
 
 class Variant(SpecModel):
