@@ -23,6 +23,8 @@ ACK_PSN_OFFSET_MAX = 2**15 - 1
 # --- 4.6: loss inference (#15) and RTO (#16, #17) ----------------------------------------------
 LOSS_GUARD_MIN_PACKETS = 3
 LOSS_GUARD_BDP = 1.0  # packets SACKed beyond a hole before it counts as lost, in BDPs
+LOSS_AGE_RTTS = 3  # a hole out for this many of the highest RTTs needs no guard
+STALL_PROBE_RTTS = 2  # nothing heard for this long with packets out: a probe asks for a SACK
 RTO_UNIT_NS = 1024  # 1.024 us x 2^t
 RTO_T_DEFAULT = 8
 RTO_T_MAX = 24

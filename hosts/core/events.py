@@ -54,7 +54,7 @@ class EvStateChange(Event):
 
 @dataclass(frozen=True, slots=True)
 class LossInferred(Event):
-    """A hole counts as lost. rule: "same_ev" or "guard". sent: when that copy left."""
+    """A hole counts as lost. rule: "same_ev", "guard" or "age". sent: when that copy left."""
 
     psn: int
     ev: int

@@ -8,9 +8,11 @@ number that no SACK reported, because that SACK was lost, is never a hole.
 A hole counts as lost
   same_ev  at once, when a later packet on the same EV and DSCP had arrived: one FIFO path;
   guard    when a BDP of packets beyond it had arrived, and it has been out for longer than any
-           round trip lately took on its plane. The second condition changes nothing on a fabric
-           with even queues (the guard alone takes more than a round trip) and keeps a plane whose
-           queues are longer than a BDP from being taken for dead.
+           round trip lately took. The second condition changes nothing on a quiet fabric (the
+           guard alone takes more than a round trip) and keeps a plane whose queues are longer
+           than a BDP, or a host that was not scheduled for a while, from looking like loss;
+  age      when it has been out for several times the longest round trip and a few packets beyond
+           it had arrived: the guard may be out of reach when most of a window is lost.
 A retransmission never counts as lost here: at most one fast retransmit per hole.
 
 Before that, a hole that has been out for longer than round trips take makes its EV *suspect*: new
@@ -19,6 +21,7 @@ packets prefer other EVs. A dead path so costs about one packet per EV instead o
 
 from __future__ import annotations
 
+from hosts.core import constants as c
 from hosts.core.sendwindow import ORDER, OUT, RETX, SUSPECT, SendWindow
 
 EPOCH_BASE_RTTS = 4  # the highest RTT is kept for one to two epochs
@@ -27,29 +30,27 @@ SACK_BITS = 64
 
 
 class HighestRtt:
-    """The highest RTT samples of the last epochs, by port."""
+    """The highest RTT sample of the last epochs, over all planes: what delays one plane's packets
+    without the others' (a long queue, a host that reads one port before the other) delays samples
+    somewhere too."""
 
-    __slots__ = ("_epoch_end", "_now", "_overall", "_previous")
+    __slots__ = ("_current", "_epoch_end", "_previous", "value")
 
     def __init__(self) -> None:
-        self._now: dict[int, int] = {}
-        self._previous: dict[int, int] = {}
-        self._overall = 0
+        self._current = 0
+        self._previous = 0
         self._epoch_end = 0
+        self.value = 0
 
-    def add(self, port: int, rtt_ns: int, now: int, base_rtt_ns: int) -> None:
+    def add(self, rtt_ns: int, now: int, base_rtt_ns: int) -> None:
         if now >= self._epoch_end:
-            self._previous = self._now
-            self._now = {}
-            self._overall = max(self._previous.values(), default=0)
+            self._previous = self._current
+            self._current = 0
             self._epoch_end = now + EPOCH_BASE_RTTS * base_rtt_ns
-        if rtt_ns > self._now.get(port, 0):
-            self._now[port] = rtt_ns
-            self._overall = max(self._overall, rtt_ns)
-
-    def of(self, port: int) -> int:
-        """Of this port; of all when it had no sample."""
-        return max(self._now.get(port, 0), self._previous.get(port, 0)) or self._overall
+            self.value = max(self._previous, rtt_ns)
+        if rtt_ns > self._current:
+            self._current = rtt_ns
+            self.value = max(self.value, rtt_ns)
 
 
 def guard_limit(acked: int, guard: int) -> int:
@@ -67,18 +68,19 @@ def guard_limit(acked: int, guard: int) -> int:
 
 
 def infer(
-    window: SendWindow, highest_rtt: HighestRtt, base: int, guard: int, base_rtt_ns: int, now: int
+    window: SendWindow, usual: int, base: int, guard: int, base_rtt_ns: int, now: int
 ) -> list[tuple[int, str]]:
     """(sequence number, rule) of holes that count as lost, oldest first. Marks suspects.
 
-    base: first number of the bitmap of a SACK that is evidence (see the module).
+    usual: the highest recent RTT; base: first number of the bitmap of a SACK that is evidence (see
+    the module).
     """
     flag, mask, una = window.flag, window.mask, window.una
     sent_at, entries = window.sent_at, window.entry
     hits = bool(window.order_hits)
     if not hits:
         i = una & mask
-        if flag[i] & (OUT | RETX) == OUT and now - sent_at[i] <= highest_rtt.of(entries[i].port):
+        if flag[i] & (OUT | RETX) == OUT and now - sent_at[i] <= usual:
             return []  # the oldest hole is young: so are all
     low = max(base - una, 0)
     high = min(base + SACK_BITS - 1, window.highest) - una
@@ -88,7 +90,9 @@ def infer(
     if not holes:
         return []
     limit = guard_limit(window.acked, guard)
-    margin = base_rtt_ns // SUSPECT_MARGIN
+    few = guard_limit(window.acked, c.LOSS_GUARD_MIN_PACKETS)
+    suspicious = usual + base_rtt_ns // SUSPECT_MARGIN
+    ancient = c.LOSS_AGE_RTTS * usual
     lost: list[tuple[int, str]] = []
     while holes:
         bit = holes & -holes
@@ -99,9 +103,7 @@ def infer(
         f = flag[i]
         if not f & OUT:
             continue
-        entry = entries[i]
         age = now - sent_at[i]
-        usual = highest_rtt.of(entry.port)
         if not f & RETX:
             if f & ORDER:
                 lost.append((seq, "same_ev"))
@@ -109,12 +111,16 @@ def infer(
             if offset < limit and age > usual:
                 lost.append((seq, "guard"))
                 continue
-        if not f & SUSPECT and age > usual + margin:
+            if offset < few and age > ancient:
+                lost.append((seq, "age"))
+                continue
+        if not f & SUSPECT and age > suspicious:
             flag[i] = f | SUSPECT
-            entry.suspect = True
+            entries[i].suspect = True
     if hits:
         window.order_hits = [
-            seq for seq in window.order_hits
+            seq
+            for seq in window.order_hits
             if seq >= una and flag[seq & mask] & ORDER and (seq, "same_ev") not in lost
-        ]  # fmt: skip
+        ]
     return lost

@@ -5,7 +5,8 @@ recovery  an ASSUMED_BAD EV is probed one RTO after it was given up, then with d
 trial     a backup EV is probed before it becomes active, so that a fault which hit several EVs
           does not cost a packet for every replacement as well; without an answer for some probes
           it is ASSUMED_BAD (failed EV probe)
-refresh   with an expired timer: the answer brings cack and bitmap up to date
+refresh   with an expired timer, or when nothing was heard for a while: the answer brings cack and
+          bitmap up to date
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class Purpose(Enum):
     RECOVERY = "recovery"
     TRIAL = "trial"
     REFRESH = "refresh"
+
+
+def _newest(entry: EvEntry) -> tuple[bool, int]:
+    return not entry.suspect, entry.proven
 
 
 class Prober:
@@ -97,11 +102,10 @@ class Prober:
             self._send(entry, Purpose.TRIAL, now)
 
     def refresh(self, now: int) -> None:
-        """One probe on any usable EV, for the SACK that answers it."""
-        planes = [p for p in self.evs.planes.values() if p.usable]
-        if planes:
-            plane = self._link.rng.choice(planes)
-            self._send(self._link.rng.choice(plane.active), Purpose.REFRESH, now)
+        """One probe for the SACK that answers it, on the EV that delivered something last."""
+        usable = [e for p in self.evs.planes.values() if not p.masked for e in p.active]
+        if usable:
+            self._send(max(usable, key=_newest), Purpose.REFRESH, now)
 
     def on_answer(self, probe_id: int, m: int, now: int) -> int | None:
         """A SACK with pr=1 came; its RTT, or None when it answers no probe in wait."""

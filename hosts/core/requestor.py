@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hosts.wire.parse import Packet
 
 _ECT = int(Ecn.ECT0)
+STALLS_MAX = 10  # the probe interval doubles at most this often
 _TRIMS = frozenset((int(NackReason.TRIMMED), int(NackReason.TRIMMED_LASTHOP)))
 _NAK_STATUS = {
     int(Syndrome.NAK_INVALID_REQUEST): Status.REMOTE_INVALID_REQUEST,
@@ -43,6 +44,7 @@ class Requestor:
         "_dscp",
         "_dscp_retx",
         "_first_bytes",
+        "_heard_at",
         "_imm_inflight",
         "_imms",
         "_link",
@@ -55,6 +57,7 @@ class Requestor:
         "_posted",
         "_rcvd",
         "_resend_last",
+        "_stalls",
         "_tick",
         "_unsent",
         "acked_bytes",
@@ -117,6 +120,8 @@ class Requestor:
         self._first_bytes = 0  # nominal bytes of first copies
         self._ack_due: int | None = None
         self._resend_last = False
+        self._heard_at = 0  # when a SACK came last
+        self._stalls = 0  # probes sent since the last progress
         self.listed = False
         self.last_sent = -1  # when data was last sent
         self.sent_packets = self.sent_bytes = self.retransmitted = 0
@@ -188,8 +193,6 @@ class Requestor:
     def next_frame(self, port: int, now: int) -> bytes | None:
         """The next data frame that leaves on `port` at `now`; None: nothing for this port."""
         evs = self.evs
-        if not evs.may_send(port):
-            return None
         cc = self.cc
         if cc.inflight + self._mtu > cc.cwnd and not self.window_open():
             return self._again(port, now) if self._resend_last else None
@@ -199,6 +202,8 @@ class Requestor:
             return self._retransmit(port, now)
         if not self._may_send_new():
             return self._again(port, now) if self._resend_last else None
+        if not evs.may_send(port):
+            return None
         entry = evs.pick(port, now)
         if entry is None:
             return None
@@ -215,7 +220,7 @@ class Requestor:
         entry.last_seq = seq
         window.next = seq + 1
         if seq == window.una:
-            self._link.timers.at(now + self.rto.interval)
+            self._link.timers.at(now + self._stall_wait())
         if seq == message.first_seq and message.imm is not None:
             self._imm_inflight += 1
         if seq == message.last_seq:
@@ -268,6 +273,8 @@ class Requestor:
 
     def _retransmit(self, port: int, now: int) -> bytes | None:
         """The oldest lost packet, on a fresh EV."""
+        if not self.evs.planes[port].usable:
+            return None
         window, lost = self.window, self._lost
         flag, mask, una = window.flag, window.mask, window.una
         while lost and (lost[0] < una or not flag[lost[0] & mask] & LOST):
@@ -297,7 +304,9 @@ class Requestor:
         """Everything is SACKed but the transport ACK is missing: the last packet once more."""
         window = self.window
         seq = window.next - 1
-        entry = self.evs.pick(port, now)
+        if not self.evs.planes[port].usable:
+            return None
+        entry = self.evs.pick_again(port, now, window.entry[seq & window.mask], 0)
         if entry is None:
             return None
         self._resend_last = False
@@ -320,10 +329,12 @@ class Requestor:
             self.bad_sacks += 1
             return
         self.sacks += 1
+        self._heard_at = now
         known = window.highest
         base = cack + seth.sack_offset
         bits = seth.sack_bitmap
-        window.acknowledge(cack, base, bits)
+        if window.acknowledge(cack, base, bits):
+            self._stalls = 0
         if window.undone:
             cc.undo_loss(window.undone)
             window.undone = 0
@@ -374,13 +385,13 @@ class Requestor:
             rtt = ((now // self._tick - state.tx_timestamp) & 0xFFFF) * self._tick
         if rtt <= 0:
             return None
-        self.highest_rtt.add(entry.port, rtt, now, self.cc.base_rtt_ns)
+        self.highest_rtt.add(rtt, now, self.cc.base_rtt_ns)
         return rtt
 
     def _infer(self, base: int, now: int) -> None:
         cc, window = self.cc, self.window
         guard = max(c.LOSS_GUARD_MIN_PACKETS, int(c.LOSS_GUARD_BDP * cc.bdp_bytes / self._mtu))
-        for seq, rule in infer(window, self.highest_rtt, base, guard, cc.base_rtt_ns, now):
+        for seq, rule in infer(window, self.highest_rtt.value, base, guard, cc.base_rtt_ns, now):
             i = seq & window.mask
             entry = window.entry[i]
             self.lost_inferred += 1
@@ -401,8 +412,10 @@ class Requestor:
             self.evs.feed(entry, EvInput.LOSS, now)
 
     def _give_up(self, seq: int) -> None:
-        """The copy in the network does not count any more."""
+        """The copy in the network does not count any more. What it made of its EV is settled by
+        whoever calls; suspicion ends."""
         window = self.window
+        window.entry[seq & window.mask].suspect = False
         window.flag[seq & window.mask] = LOST
         window.lost_count += 1
 
@@ -514,7 +527,20 @@ class Requestor:
             due = delayed[0][0]
         if self._ack_due is not None and (due is None or self._ack_due < due):
             due = self._ack_due
+        if self.window.una != self.window.next:
+            stalled = self._stall_due()
+            if due is None or stalled < due:
+                return stalled
         return due
+
+    def _stall_wait(self) -> int:
+        cc = self.cc
+        return c.STALL_PROBE_RTTS * max(cc.base_rtt_ns, int(cc.rtt_mean_ns)) << self._stalls
+
+    def _stall_due(self) -> int:
+        """When packets are out and nothing was heard for too long: the SACK was lost, or the peer
+        holds one back because the window closed after a packet that did not ask for it."""
+        return max(self._heard_at, self.last_sent) + self._stall_wait()
 
     def on_deadline(self, now: int) -> None:
         window, rto = self.window, self.rto
@@ -536,8 +562,12 @@ class Requestor:
         while (seq_or_none := rto.expired(now)) is not None:
             if not self._time_out(seq_or_none, now):
                 return
+            probe = c.PROBE_WITH_RTO
+        if window.una != window.next and now >= self._stall_due():
+            self._stalls = min(self._stalls + 1, STALLS_MAX)
+            self._heard_at = now
             probe = True
-        if probe and c.PROBE_WITH_RTO:
+        if probe:
             self.prober.refresh(now)
 
     def _time_out(self, seq: int, now: int) -> bool:

@@ -163,8 +163,8 @@ def test_retransmissions_prefer_proven_evs():
     evs = make()
     order = [evs.pick(1, 0) for _ in range(4)]
     order[2].proven = 50
-    assert evs.pick_again(1, 0, order[0], lost_sent_at=40) is order[2]
-    assert evs.pick_again(1, 0, order[0], lost_sent_at=60) is not order[0]
+    assert evs.pick_again(1, 0, order[0], lost_at=40) is order[2]
+    assert evs.pick_again(1, 0, order[0], lost_at=60) is not order[0]
 
 
 def test_demotion_reports_and_asks_for_a_replacement():

@@ -27,8 +27,7 @@ class Sender:
         source = memoryview(bytes(1 << 20))
         self.message = SendMessage(1, source, 0, 0, None, msn=0, rqmsn=0, first_seq=0, pmtu=1024)
         self.rtt = HighestRtt()
-        for port in (1, 2):
-            self.rtt.add(port, RTT, 0, RTT)
+        self.rtt.add(RTT, 0, RTT)
 
     def send(self, count: int) -> None:
         w = self.window
@@ -50,7 +49,7 @@ class Sender:
         self.window.acknowledge(cack, base, bits)
 
     def infer(self, base: int, guard: int, now: int):
-        return infer(self.window, self.rtt, base, guard, RTT, now)
+        return infer(self.window, self.rtt.value, base, guard, RTT, now)
 
 
 @settings(deadline=None, max_examples=50)
@@ -104,19 +103,37 @@ def test_a_hole_is_lost_after_a_guard_of_packets_beyond_it():
     s = Sender(evs=100)
     s.send(60)
     s.sack(4, 5, set(range(6, 16)))
-    assert s.infer(5, 11, now=40_000) == []
+    assert s.infer(5, 11, now=30_000) == []
     s.sack(4, 5, set(range(6, 17)))
-    assert s.infer(5, 11, now=40_000) == [(5, "guard")]
+    assert s.infer(5, 11, now=30_000) == [(5, "guard")]
 
 
-def test_the_guard_waits_for_the_longest_round_trip_of_the_plane():
+def test_the_guard_waits_for_the_longest_recent_round_trip():
     s = Sender(evs=100)
     s.send(60)
     s.sack(4, 5, set(range(6, 30)))
     slow = 60_000
-    s.rtt.add(s.entries[5].port, slow, 1, RTT)
+    s.rtt.add(slow, 1, RTT)
     assert s.infer(5, 11, now=5_000 + slow) == []
     assert s.infer(5, 11, now=5_001 + slow) == [(5, "guard")]
+
+
+def test_an_old_hole_needs_only_a_few_packets_beyond():
+    s = Sender(evs=100)
+    s.send(60)
+    s.sack(4, 5, {6, 7})
+    assert s.infer(5, 50, now=10_000_000) == []
+    s.sack(4, 5, {6, 7, 8})
+    assert s.infer(5, 50, now=5_000 + 3 * RTT) == []
+    assert s.infer(5, 50, now=5_001 + 3 * RTT) == [(5, "age")]
+
+
+def test_the_highest_rtt_is_forgotten_after_two_epochs():
+    rtt = HighestRtt()
+    rtt.add(50_000, 0, RTT)
+    for now in range(5_000, 200_000, 5_000):
+        rtt.add(RTT, now, RTT)
+        assert rtt.value == (50_000 if now < 80_000 else RTT)
 
 
 def test_same_ev_order_needs_no_guard():

@@ -95,6 +95,11 @@ class PlaneSet:
             self.pos = 0
 
 
+def _proven(entry: EvEntry, since: int) -> bool:
+    """Delivered something sent after a time, and nothing speaks against it since."""
+    return entry.proven > since and entry.state == _GOOD and not entry.suspect
+
+
 Report = Callable[[EvStateChange], None]
 Listener = Callable[[EvEntry, int], None]
 
@@ -184,9 +189,10 @@ class EvSet:
             plane.sent += 1
         return spare
 
-    def pick_again(self, port: int, now: int, avoid: EvEntry, lost_sent_at: int) -> EvEntry | None:
+    def pick_again(self, port: int, now: int, avoid: EvEntry, lost_at: int) -> EvEntry | None:
         """The EV of a retransmission: preferably one that delivered a packet sent after the lost
-        one, because what lost that one may have hit others that are not known bad yet."""
+        one (at `lost_at`), because what lost that one may have hit others that are not known bad
+        yet. None when only another plane has such a one. Does not count for `may_send`."""
         plane = self.planes[port]
         active = plane.active
         count = len(active)
@@ -196,13 +202,18 @@ class EvSet:
             pos += 1
             if pos >= count:
                 pos = 0
-            if entry.proven > lost_sent_at and entry.state == _GOOD and not entry.suspect:
-                if entry is avoid:
-                    continue
+            if _proven(entry, lost_at) and entry is not avoid:
                 plane.again = pos
-                plane.sent += 1
                 return entry
-        return self.pick(port, now, avoid)
+        for other in self.planes.values():
+            if other is plane or other.masked:
+                continue
+            if any(_proven(e, lost_at) for e in other.active):
+                return None
+        sent = plane.sent
+        entry_or_none = self.pick(port, now, avoid)
+        plane.sent = sent
+        return entry_or_none
 
     # --- states --------------------------------------------------------------------------------
 
