@@ -128,6 +128,8 @@ class Host:
         self.events: list[Event] = []
         self.wake_at: int | None = None
         self.late = 0
+        self.paused_until = 0
+        self.held: dict[int, deque[bytes]] = {}
         self.on_event: Callable[[Event], None] | None = None
 
 
@@ -268,6 +270,21 @@ class Sim:
         for when, copy in path[at].admit(frame, self.now, self.rng):
             self._push(when, (path, at + 1, target), None, copy)
 
+    def pause(self, host: Host, duration: int, batch: int = 64) -> None:
+        """The host's process is not scheduled for a while: frames wait in its sockets, and are then
+        read in batches, one port after the other."""
+        host.paused_until = self.now + duration
+
+        def resume() -> None:
+            while any(host.held.values()):
+                for port, queue in sorted(host.held.items()):
+                    for _ in range(min(batch, len(queue))):
+                        host.endpoint.receive(port, queue.popleft(), self.now)
+                    self.pump(host)
+            self.pump(host)
+
+        self.at(host.paused_until, resume)
+
     def step(self) -> bool:
         """One event; False when none is left."""
         if not self._heap:
@@ -275,7 +292,10 @@ class Sim:
         when, _, what, _, frame = heapq.heappop(self._heap)
         self.now = max(self.now, when)
         if isinstance(what, Host):
-            if what.wake_at == when:
+            if what.wake_at == when and when < what.paused_until:
+                what.wake_at = what.paused_until
+                self._push(what.paused_until, what, None, None)
+            elif what.wake_at == when:
                 what.wake_at = None
                 what.endpoint.on_deadline(self.now)
                 self.pump(what)
@@ -291,8 +311,11 @@ class Sim:
                     self._hop(what, frame)
             else:
                 host = self.hosts[target[0]]
-                host.endpoint.receive(target[1] + 1, frame, self.now)
-                self.pump(host)
+                if self.now < host.paused_until:
+                    host.held.setdefault(target[1] + 1, deque()).append(frame)
+                else:
+                    host.endpoint.receive(target[1] + 1, frame, self.now)
+                    self.pump(host)
         else:
             what()  # type: ignore[operator]
         return True

@@ -184,6 +184,24 @@ def test_planes_of_different_length_demote_nobody(late):
     assert flow.stats.retransmitted_packets == 0
 
 
+@pytest.mark.parametrize("index", [0, 2])
+@pytest.mark.parametrize("pause", [5 * MS, 20 * MS, 60 * MS, 200 * MS])
+def test_a_host_that_is_not_scheduled_demotes_nobody(index, pause):
+    """Sender (0) or target (2) stands still now and then, and reads its ports one by one."""
+    sim = Sim(seed=15, config=lambda c: replace(c, catch_up_ns=2 * MS))
+    flow = connect(sim, 0, 2, memory=4 << 20)
+    stream = Stream(flow)
+    for when in range(100 * MS, SEC, pause + 70 * MS):
+        sim.at(when, lambda: sim.pause(sim.hosts[index], pause))
+    sim.run(1200 * MS)
+    assert demoted(flow) == set()
+    assert flow.stats.lost_inferred == 0
+    stream.stop()
+    sim.run(2 * SEC, stream.drained)
+    assert stream.drained()
+    assert bytes(flow.region.memory) == stream.data or stream.posted < stream.slots
+
+
 def test_random_reordering_demotes_nobody_without_shared_evs():
     sim = Sim(seed=9)
     for name, wire in sim.wires.items():
