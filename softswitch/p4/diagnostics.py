@@ -140,5 +140,7 @@ def _diagnostic(span: Span, message: str, severity: str) -> Diagnostic:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest candidate, or nothing."""
-    near = difflib.get_close_matches(name, sorted(set(candidates)), n=1, cutoff=0.6)
+    words = sorted(set(candidates))
+    near = [w for w in words if w.lower() == name.lower()]
+    near = near or difflib.get_close_matches(name, words, n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""

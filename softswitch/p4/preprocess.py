@@ -16,7 +16,7 @@ from softswitch.p4.diagnostics import BUILTIN, Reporter, SourceFile, Span, Stop,
 from softswitch.p4.lexer import EOF, IDENT, INT, PUNCT, STRING, Token, parse_int, tokenize
 
 MAX_INCLUDE_DEPTH = 64
-MAX_TOKENS = 1_000_000
+MAX_TOKENS = 200_000
 _MAX_EXPANSION_DEPTH = 100
 
 
@@ -60,7 +60,11 @@ class Preprocessor:
 
     def run(self, path: Path, text: str) -> list[Token]:
         """Tokens of a program, ending with EOF."""
-        end = self._file(SourceFile(str(path), text), path.parent, 0)
+        try:
+            end = self._file(SourceFile(str(path), text), path.parent, 0)
+        except Stop:
+            self.reporter.check()
+            raise
         self._out.append(end)
         return self._out
 
