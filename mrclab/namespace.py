@@ -34,7 +34,7 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
-MS_REC, MS_PRIVATE = 0x4000, 1 << 18
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 PR_SET_PDEATHSIG = 1
 
@@ -117,8 +117,9 @@ def _unshare() -> None:
 def _keep_mounts_private() -> None:
     """What is mounted from here on must not appear outside.
 
-    In a plain chroot "/" is no mount point and its propagation can't be changed. Joining
-    the mount namespace we are in already leads to its real root, where it can; then back.
+    In a plain chroot "/" is no mount point, so its propagation can't be changed (and mnexec
+    refuses to work). Joining the mount namespace we are in already leads to its real root,
+    where it can; the old root is then mounted on itself and entered again.
     """
     try:
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -126,18 +127,20 @@ def _keep_mounts_private() -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
+    here = os.getcwd()
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    here = os.open(".", os.O_PATH | os.O_DIRECTORY)
     own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _check(_libc.setns(own, CLONE_NEWNS), "setns")
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
-        os.fchdir(root)
+        path = os.readlink(f"/proc/self/fd/{root}")
+        _mount(path, path, None, MS_BIND | MS_REC)
+        os.chdir(path)
         os.chroot(".")
-        os.fchdir(here)
+        os.chdir(here)
     finally:
-        for descriptor in (root, here, own):
-            os.close(descriptor)
+        os.close(root)
+        os.close(own)
 
 
 def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 import types
@@ -289,6 +290,7 @@ def build(plan: Plan, backend: Backend, progress: Progress | None = None) -> Fab
     """
     if shutil.which("mnexec") is None:
         raise BuildError("mnexec is not on the PATH; install Debian's mininet package")
+    _try_mnexec()
     fabric = Fabric(plan, backend)
     say = progress or (lambda _step: None)
     try:
@@ -300,6 +302,16 @@ def build(plan: Plan, backend: Backend, progress: Progress | None = None) -> Fab
         fabric.stop()
         raise
     return fabric
+
+
+def _try_mnexec() -> None:
+    """Mininet waits for ever for a host whose mnexec refused to start. Raises BuildError."""
+    done = subprocess.run(
+        ["mnexec", "-n", "true"], capture_output=True, text=True, timeout=30, check=False
+    )
+    if done.returncode != 0:
+        why = " ".join(done.stderr.split()) or f"status {done.returncode}"
+        raise BuildError(f"mnexec can't make a network namespace here: {why}")
 
 
 def _steps(fabric: Fabric, say: Progress) -> None:
