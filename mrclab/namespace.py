@@ -36,6 +36,9 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+MNT_DETACH = 2
+SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}.get(os.uname().machine, -1)
+"""No C library wraps it."""
 PR_SET_PDEATHSIG = 1
 
 RUN_ENV = "MRCLAB_RUN"
@@ -119,7 +122,7 @@ def _keep_mounts_private() -> None:
 
     In a plain chroot "/" is no mount point, so its propagation can't be changed (and mnexec
     refuses to work). Joining the mount namespace we are in already leads to its real root,
-    where it can; the old root is then mounted on itself and entered again.
+    where it can; the old root is then mounted on itself and made the root of the namespace.
     """
     try:
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -136,7 +139,8 @@ def _keep_mounts_private() -> None:
         path = os.readlink(f"/proc/self/fd/{root}")
         _mount(path, path, None, MS_BIND | MS_REC)
         os.chdir(path)
-        os.chroot(".")
+        _check(_libc.syscall(SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
+        _check(_libc.umount2(b".", MNT_DETACH), "umount")
         os.chdir(here)
     finally:
         os.close(root)
