@@ -165,6 +165,15 @@ def test_retransmissions_prefer_proven_evs():
     order[2].proven = 50
     assert evs.pick_again(1, 0, order[0], lost_at=40) is order[2]
     assert evs.pick_again(1, 0, order[0], lost_at=60) is not order[0]
+    assert evs.pick_again(2, 0, order[0], lost_at=40) is None  # the other plane has a proven one
+
+
+def test_a_retransmission_always_finds_some_plane():
+    """The only proven EV is the one that lost the packet: another must do."""
+    evs = make(active=2, backup=0)
+    (a,), (b,) = evs.planes[1].active, evs.planes[2].active
+    b.proven = 50
+    assert evs.pick_again(1, 0, b, lost_at=40) is a
 
 
 def test_demotion_reports_and_asks_for_a_replacement():

@@ -208,7 +208,7 @@ class EvSet:
         for other in self.planes.values():
             if other is plane or other.masked:
                 continue
-            if any(_proven(e, lost_at) for e in other.active):
+            if any(_proven(e, lost_at) and e is not avoid for e in other.active):
                 return None
         sent = plane.sent
         entry_or_none = self.pick(port, now, avoid)
