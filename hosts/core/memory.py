@@ -15,17 +15,15 @@ VA_GAP = 0x1_0000  # unmapped space between regions, so that an overrun never hi
 class MemoryRegion:
     """Memory that peers may write to: [va, va + length) with `rkey`."""
 
-    __slots__ = ("length", "memory", "remote_write", "rkey", "va")
+    __slots__ = ("end", "length", "memory", "remote_write", "rkey", "va")
 
     def __init__(self, va: int, rkey: int, memory: memoryview, remote_write: bool) -> None:
         self.va = va
         self.rkey = rkey
         self.memory = memory
         self.length = len(memory)
+        self.end = va + self.length
         self.remote_write = remote_write
-
-    def contains(self, va: int, length: int) -> bool:
-        return self.va <= va and va + length <= self.va + self.length
 
 
 class Placement(Protocol):
@@ -73,9 +71,14 @@ class MemoryTable:
     def find(self, rkey: int, va: int, length: int) -> MemoryRegion | None:
         """The region that allows a remote write of [va, va + length), or None."""
         region = self._regions.get(rkey)
-        if region is None or not region.remote_write or not region.contains(va, length):
-            return None
-        return region
+        if (
+            region is not None
+            and region.va <= va
+            and va + length <= region.end
+            and region.remote_write
+        ):
+            return region
+        return None
 
     def __iter__(self) -> Iterator[MemoryRegion]:
         return iter(self._regions.values())

@@ -95,9 +95,10 @@ class Scheduler:
     def next_data(self, tx: TxPort, now: int) -> bytes | None:
         """The next data frame for a free port."""
         ready = self._ready
+        port = tx.port
         for _ in range(len(ready)):
             requestor = ready[0]
-            frame = requestor.next_frame(tx.port, now)
+            frame = requestor.next_frame(port, now)
             if frame is not None:
                 if len(ready) > 1:
                     ready.rotate(-1)

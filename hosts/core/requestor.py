@@ -10,7 +10,7 @@ from hosts.core import constants as c
 from hosts.core.ev.state import EvInput
 from hosts.core.events import Completion, LossInferred, NackReceived, RtoExpired, Status
 from hosts.core.loss import HighestRtt, infer
-from hosts.core.messages import FIRST, MIDDLE, SendMessage, nominal_size
+from hosts.core.messages import MIDDLE, SendMessage, nominal_size
 from hosts.core.psn import unwrap
 from hosts.core.qpcc import STATES, QpccState
 from hosts.core.rto import RtoTimers
@@ -41,9 +41,11 @@ class Requestor:
     __slots__ = (
         "_ack_due",
         "_delayed",
+        "_dqp",
         "_dscp",
         "_dscp_retx",
         "_first_bytes",
+        "_flows",
         "_heard_at",
         "_imm_inflight",
         "_imms",
@@ -58,6 +60,7 @@ class Requestor:
         "_rcvd",
         "_resend_last",
         "_stalls",
+        "_threshold",
         "_tick",
         "_unsent",
         "acked_bytes",
@@ -100,6 +103,9 @@ class Requestor:
         self._pmtu = min(config.pmtu, peer.pmtu)
         self._mtu = nominal_size(self._pmtu)
         self._tick = config.tick_ns
+        self._dqp = peer.qpn
+        self._flows = link.flows
+        self._threshold = config.sack_threshold
         self._mpr = peer.mpr * MPR_UNIT
         self.window = SendWindow(first_psn, c.MPR_MAX * MPR_UNIT if link.qp.dynamic_mpr else
                                  self._mpr, self._mtu)  # fmt: skip
@@ -192,74 +198,76 @@ class Requestor:
 
     def next_frame(self, port: int, now: int) -> bytes | None:
         """The next data frame that leaves on `port` at `now`; None: nothing for this port."""
-        evs = self.evs
         cc = self.cc
-        if cc.inflight + self._mtu > cc.cwnd and not self.window_open():
+        mtu = self._mtu
+        if cc.inflight + mtu > cc.cwnd and not self.window_open():
             return self._again(port, now) if self._resend_last else None
         window = self.window
-        flag, mask = window.flag, window.mask
         if window.lost_count:
             return self._retransmit(port, now)
         if not self._may_send_new():
             return self._again(port, now) if self._resend_last else None
-        if not evs.may_send(port):
-            return None
-        entry = evs.pick(port, now)
+        evs = self.evs
+        entry = evs.pick(port, now) if evs.may_send(port) else None
         if entry is None:
             return None
         message = self._unsent[0]
         seq = window.next
-        i = seq & mask
-        flag[i] = OUT
+        una = window.una
+        i = seq & window.mask
+        window.flag[i] = OUT
         window.copies[i] = 1
         window.sent_at[i] = now
         window.entry[i] = entry
         window.message[i] = message
         before = entry.last_seq
-        window.prev[i] = before if before >= window.una else -1
+        window.prev[i] = before if before >= una else -1
         entry.last_seq = seq
         window.next = seq + 1
-        if seq == window.una:
+        if seq == una:
             self._link.timers.at(now + self._stall_wait())
-        if seq == message.first_seq and message.imm is not None:
-            self._imm_inflight += 1
         if seq == message.last_seq:
             self._unsent.popleft()
             size = message.last_size
-            opcode = message.opcode(seq)
+            more = self._may_send_new()
         else:
-            size = self._mtu
-            opcode = FIRST if seq == message.first_seq else MIDDLE
-        cc.on_send(size)
+            size = mtu
+            more = seq + 1 - una + c.SEND_WINDOW_EXCLUSIVE < self._mpr
+        if seq == message.first_seq:
+            opcode = message.opcode(seq)
+            if message.imm is not None:
+                self._imm_inflight += 1
+        else:
+            opcode = MIDDLE if seq != message.last_seq else message.last_opcode
+        cc.inflight += size
         self._first_bytes += size
-        if self.rto.backed_off:
-            self.rto.arm(seq, now)
-        self.sent_packets += 1
+        if self.rto.retries and self.rto.backed_off:
+            self._link.timers.at(self.rto.arm(seq, now))
         self.last_sent = now
-        return self._frame(message, seq, opcode, entry, self._dscp, 0, now)
+        return self._frame(message, seq, opcode, entry, self._dscp, 0, more, now)
 
     def _frame(
         self, message: SendMessage, seq: int, opcode: int, entry: EvEntry, dscp: int, rtx: int,
-        now: int,
+        more: bool, now: int,
     ) -> bytes:  # fmt: skip
-        offset = (seq - message.first_seq) * self._pmtu
-        payload = message.source[offset : offset + self._pmtu]
+        """A data frame. `more`: another packet could follow this one; if not, or if the window is
+        about to close, the peer is asked to acknowledge at once (section 5.3)."""
+        pmtu = self._pmtu
+        offset = (seq - message.first_seq) * pmtu
+        payload = message.source[offset : offset + pmtu]
+        self.sent_packets += 1
         self.sent_bytes += len(payload)
         cc = self.cc
-        cwnd, mtu = cc.cwnd, self._mtu
-        ask = (
-            cwnd - cc.inflight < mtu
-            or cwnd < self._link.config.sack_threshold
-            or not (self._may_send_new() or self.window.lost_count)
-        )
-        return self._link.flows[entry.port].data(
+        cwnd = cc.cwnd
+        ask = not more or cwnd - cc.inflight < self._mtu or cwnd < self._threshold
+        return self._flows[entry.port].data(
             opcode,
             dscp,
             _ECT,
             entry.ev,
-            self._link.peer.qpn,
+            self._dqp,
             seq & PSN_MASK,
-            1 if ask else 0,
+            ask,
             rtx,
             message.rqmsn,
             message.msn,
@@ -295,10 +303,11 @@ class Requestor:
         window.prev[i] = -1
         self.cc.on_send(window.size_of(seq))
         self._link.timers.at(self.rto.arm(seq, now))
-        self.sent_packets += 1
         self.retransmitted += 1
         self.last_sent = now
-        return self._frame(message, seq, message.opcode(seq), entry, self._dscp_retx, 1, now)
+        return self._frame(
+            message, seq, message.opcode(seq), entry, self._dscp_retx, 1, self.has_work(), now
+        )
 
     def _again(self, port: int, now: int) -> bytes | None:
         """Everything is SACKed but the transport ACK is missing: the last packet once more."""
@@ -311,9 +320,8 @@ class Requestor:
             return None
         self._resend_last = False
         message = window.message[seq & window.mask]
-        self.sent_packets += 1
         self.retransmitted += 1
-        return self._frame(message, seq, message.opcode(seq), entry, self._dscp_retx, 1, now)
+        return self._frame(message, seq, message.opcode(seq), entry, self._dscp_retx, 1, False, now)
 
     # --- SACK ----------------------------------------------------------------------------------
 
