@@ -26,13 +26,13 @@ def key_of(entity):
     return (kind, part.action_profile_id, id_)
 
 
-class FakeSwitch(p4runtime_pb2_grpc.P4RuntimeServicer):
+class FakeSwitch(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
     """Arbitration by highest election id, a store of entities, per-update errors."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.streams: list[tuple[int, queue.Queue]] = []
-        self.config = None
+        self.config: p4runtime_pb2.ForwardingPipelineConfig | None = None
         self.pushes = 0
         self.store: dict[tuple, p4runtime_pb2.Entity] = {}
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}

@@ -5,7 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.ports import LinkState, PortWatch, interfaces, parse_link_messages
+from controller.ports import LinkState, PortEvent, PortWatch, interfaces, parse_link_messages
 from topologies.plan import Plan
 from topologies.spec import load_spec
 
@@ -43,7 +43,7 @@ def test_malformed_messages_are_skipped(noise, cut):
 
 
 def test_changes_are_reported_once_each():
-    events = []
+    events: list[PortEvent] = []
     watch = PortWatch(PLAN, events.append)
     watch._take(message(NEW, "p0t0-0-3", 0x41))
     watch._take(struct.pack("=IHHII", 20, 3, 2, 1, 0) + b"\0\0\0\0")

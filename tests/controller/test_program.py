@@ -6,7 +6,15 @@ import pytest
 
 from controller import program as p
 from controller.counters import CAUSES, Count, cells, cells_of_port, port_counters
-from controller.entities import Action, DefaultEntry, Entity, GroupMember, GroupRef
+from controller.entities import (
+    Action,
+    DefaultEntry,
+    Entity,
+    Group,
+    GroupMember,
+    GroupRef,
+    TableEntry,
+)
 from controller.reconcile import Update, reconcile
 from topologies.plan import Plan
 from topologies.spec import load_spec
@@ -158,12 +166,12 @@ def replay(batches: list[list[Update]], held: dict[tuple, Entity]) -> dict[tuple
             members = {k[1:] for k in held if k[0] == "member"}
             groups = {k[1:] for k in held if k[0] == "group"}
             for entity in held.values():
-                for member in getattr(entity, "members", ()):
-                    assert (entity.profile, member.member) in members, update
-                action = getattr(entity, "action", None)
-                if isinstance(action, GroupRef):
+                if isinstance(entity, Group):
+                    used = {(entity.profile, member.member) for member in entity.members}
+                    assert used <= members, update
+                elif isinstance(entity, TableEntry) and isinstance(entity.action, GroupRef):
                     profile = {p.UPLINKS: p.UPLINK_SELECTOR, p.GUARD: p.GUARD_SELECTOR}
-                    assert (profile[entity.table], action.group) in groups, update
+                    assert (profile[entity.table], entity.action.group) in groups, update
     return held
 
 

@@ -75,8 +75,8 @@ class Maker:
 
     def boolean(self, depth: int) -> tuple[Json, bool]:
         if depth <= 0 or self.r.random() < 0.2:
-            b = self.r.random() < 0.5
-            return {"type": "bool", "value": b}, b
+            value = self.r.random() < 0.5
+            return {"type": "bool", "value": value}, value
         kind = self.r.choice(["==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "d2b"])
         if kind in ("and", "or"):
             a, x = self.boolean(depth - 1)

@@ -12,10 +12,12 @@ from softswitch.engine import (
     CounterValue,
     DuplicateEntry,
     Engine,
+    EngineError,
     Exact,
     ImmutableEntry,
     InvalidValue,
     Lpm,
+    MatchValue,
     NoSuchAction,
     NoSuchEntry,
     NoSuchTable,
@@ -180,7 +182,7 @@ def test_errors_leave_the_table_alone() -> None:
     engine = engine_with({"a": "exact"}, max_size=2)
     call = ActionCall("hit", (1,))
     engine.table_add("t", [Exact(1)], call)
-    for error, match, action in [
+    refused: list[tuple[type[EngineError], list[MatchValue], ActionCall]] = [
         (DuplicateEntry, [Exact(1)], call),
         (InvalidValue, [Exact(1 << 16)], call),
         (InvalidValue, [Exact(-1)], call),
@@ -189,7 +191,8 @@ def test_errors_leave_the_table_alone() -> None:
         (InvalidValue, [Exact(2)], ActionCall("hit", ())),
         (InvalidValue, [Exact(2)], ActionCall("hit", (1 << 32,))),
         (NoSuchAction, [Exact(2)], ActionCall("miss", (1,))),
-    ]:
+    ]
+    for error, match, action in refused:
         with pytest.raises(error):
             engine.table_add("t", match, action)
     engine.table_add("t", [Exact(2)], call)

@@ -110,7 +110,7 @@ def run(program: Path, p4info: Path, command: list[str]) -> dict:
             wanted = switch_program(PLAN, SWITCH, failover_groups=failover)
             result["updates"].append(session.apply(wanted))
             result["again"] = session.apply(wanted)
-        out = []
+        out: list[tuple[int, bytes]] = []
         for frame in cases():
             sockets[1].send(frame)
             out += collect(sockets, 1, 0.5 if not out else 0.15)
