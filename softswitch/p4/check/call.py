@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import ExprChecker, _done, _type
+from softswitch.p4.check.expr import ExprChecker
+from softswitch.p4.check.nodes import done, typed
 from softswitch.p4.diagnostics import Span, did_you_mean
 
 _SIZE_METHODS = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
@@ -44,7 +45,7 @@ class CallChecker(ExprChecker):
         e.kind = "ctor"
         type_, e.bound = self.construct(type_, e.args, e.span)
         e.target = type_
-        return _done(e, type_)
+        return done(e, type_)
 
     def construct(
         self, type_: t.Type, args: list[ast.Argument], span: Span
@@ -95,7 +96,7 @@ class CallChecker(ExprChecker):
         if isinstance(func.base, ast.TypeExpr):
             return self._static(e, func, func.base)
         func.base = self.expr(func.base)
-        base = _type(func.base)
+        base = typed(func.base)
         if isinstance(base, t.TExtern):
             methods = [m for m in base.decl.methods if m.name == func.member and m.returns]
             if not methods:
@@ -124,7 +125,7 @@ class CallChecker(ExprChecker):
         if func.member in _SIZE_METHODS:
             return self._size_of(e, func, base)
         if isinstance(base, t.TUnknown):
-            return _done(e, t.UNKNOWN)
+            return done(e, t.UNKNOWN)
         raise self.reporter.fail(func.member_span, f"a value of type '{base}' has no methods")
 
     def _static(self, e: ast.Call, func: ast.Member, base: ast.TypeExpr) -> ast.Expr:
@@ -147,7 +148,7 @@ class CallChecker(ExprChecker):
                 raise self.reporter.fail(e.span, f"a table cannot be applied in {_a(self.context)}")
             if e.args:
                 raise self.reporter.fail(e.span, "apply() of a table takes no arguments")
-            return _done(e, t.TApplyResult(base.decl))
+            return done(e, t.TApplyResult(base.decl))
         if isinstance(base, t.TBlock):
             wanted = "control" if isinstance(base.decl, ast.ControlDecl) else "parser"
             if self.context != wanted:
@@ -155,11 +156,11 @@ class CallChecker(ExprChecker):
                     e.span, f"{wanted} '{base}' cannot be applied in {_a(self.context)}"
                 )
             e.bound = self.bind(base.decl.name, base.decl.params, e.args, e.span, {})
-            return _done(e, t.VOID)
+            return done(e, t.VOID)
         if isinstance(base, t.TArch) and base.decl.kind == self.context:
             binding = dict(zip(base.decl.type_vars, base.args, strict=False))
             e.bound = self.bind(base.decl.name, base.decl.params, e.args, e.span, binding)
-            return _done(e, t.VOID)
+            return done(e, t.VOID)
         raise self.reporter.fail(e.span, f"a value of type '{base}' cannot be applied")
 
     def _header_method(self, e: ast.Call, func: ast.Member, base: t.TStruct) -> ast.Expr:
@@ -169,11 +170,11 @@ class CallChecker(ExprChecker):
             return self._size_of(e, func, base)
         if func.member == "isValid":
             self._no_args(e, func.member)
-            return _done(e, t.BOOL)
+            return done(e, t.BOOL)
         if func.member in ("setValid", "setInvalid") and base.kind == "header":
             self._no_args(e, func.member)
             self.lvalue(func.base, f"{func.member}()")
-            return _done(e, t.VOID)
+            return done(e, t.VOID)
         names = ["isValid", "setValid", "setInvalid"]
         hint = did_you_mean(func.member, names)
         raise self.reporter.fail(
@@ -190,7 +191,7 @@ class CallChecker(ExprChecker):
             if count < 0:
                 raise self.reporter.fail(e.span, "the number of headers is negative")
             self.lvalue(func.base, f"{func.member}()")
-            return _done(e, t.VOID)
+            return done(e, t.VOID)
         if func.member in _SIZE_METHODS:
             return self._size_of(e, func, base)
         hint = did_you_mean(func.member, ["push_front", "pop_front"])
@@ -208,7 +209,7 @@ class CallChecker(ExprChecker):
         if func.member.startswith("max"):
             width += _varbits(base)
         value = width if func.member.endswith("Bits") else (width + 7) // 8
-        return _done(e, t.INT, value)
+        return done(e, t.INT, value)
 
     def _no_args(self, e: ast.Call, name: str) -> None:
         if e.args:
@@ -272,7 +273,7 @@ class CallChecker(ExprChecker):
         value = None
         if function.is_extern and function.name == "static_assert":
             value = self._static_assert(e)
-        return _done(e, t.substitute(returns, binding), value)
+        return done(e, t.substitute(returns, binding), value)
 
     def _static_assert(self, e: ast.Call) -> bool | None:
         args = {p.name: x for p, x in e.bound}
@@ -292,7 +293,7 @@ class CallChecker(ExprChecker):
         e.target = action
         self.used.add(action)
         e.bound = self.bind(action.name, action.params, e.args, e.span, {})
-        return _done(e, t.VOID)
+        return done(e, t.VOID)
 
     # ---- arguments
 
@@ -344,7 +345,7 @@ class CallChecker(ExprChecker):
                 continue
             hint = t.substitute(ptype, binding)
             value = self.expr(arg.expr, None if t.has_var(hint) else hint)
-            if t.has_var(hint) and not self.infer(hint, _type(value), binding, vars_):
+            if t.has_var(hint) and not self.infer(hint, typed(value), binding, vars_):
                 later.append((param, value))
             checked[param] = value
         for param, value in later:
@@ -363,7 +364,7 @@ class CallChecker(ExprChecker):
         target = t.substitute(param.type or t.UNKNOWN, binding)
         what = f"parameter '{param.name}' of '{name}'"
         if param.direction in ("out", "inout"):
-            if not t.same(_type(value), target):
+            if not t.same(typed(value), target):
                 raise self.reporter.fail(
                     value.span, f"{what}: expected '{target}', found '{value.type}'"
                 )
@@ -377,7 +378,7 @@ class CallChecker(ExprChecker):
         return self.coerce(value, target, what)
 
     def _check_object(self, what: str, target: t.Type, value: ast.Expr) -> None:
-        source = _type(value)
+        source = typed(value)
         if isinstance(target, t.TArch) and isinstance(source, t.TBlock):
             return  # the signature was checked while inferring
         if isinstance(target, t.TExtern) and isinstance(source, t.TExtern):

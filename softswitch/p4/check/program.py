@@ -306,9 +306,29 @@ class ProgramChecker(StmtChecker):
                         )  # fmt: skip
                     seen.add(state.name)
                     self.state(state, names)
+                self._warn_unreachable(decl)
+                self.warn_unused(decl.locals)
             finally:
                 self.context, self.ctor_params = outer
         self.declare(decl)
+
+    def _warn_unreachable(self, decl: ast.ParserDecl) -> None:
+        """States no transition from start leads to."""
+        following: dict[str, set[str]] = {}
+        for state in decl.states:
+            tr = state.transition
+            targets = {c.state for c in tr.cases} if tr is not None else set()
+            following[state.name] = targets | ({tr.state} if tr is not None else {"reject"})
+        reached, work = {"start"}, ["start"]
+        while work:
+            for name in following.get(work.pop(), set()) - reached:
+                reached.add(name)
+                work.append(name)
+        for state in decl.states:
+            if state.name not in reached:
+                self.reporter.warn(state.span, f"state '{state.name}' is never reached")
+        if not reached & {"accept", "reject"}:
+            self.reporter.warn(decl.span, f"parser '{decl.name}' never accepts nor rejects")
 
     def _enter(self, context: str, ctor_params: list[ast.Param]) -> tuple[str, set[ast.Param]]:
         outer = self.context, self.ctor_params
@@ -343,6 +363,7 @@ class ProgramChecker(StmtChecker):
                 for local in decl.locals:
                     self._local(local)
                 self._body(decl.body, "control")
+                self.warn_unused(decl.locals)
             finally:
                 self.context, self.ctor_params = outer
         self.declare(decl)

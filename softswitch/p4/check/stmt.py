@@ -7,7 +7,7 @@ import contextlib
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
 from softswitch.p4.check.call import CallChecker
-from softswitch.p4.check.expr import _done, _type
+from softswitch.p4.check.nodes import done, typed
 from softswitch.p4.diagnostics import Stop, did_you_mean
 
 _PROPERTIES = (
@@ -24,6 +24,19 @@ class StmtChecker(CallChecker):
         with self.scoped():
             for stmt in block.body:
                 self.statement(stmt)
+        self.warn_unused([s.decl for s in block.body if isinstance(s, ast.DeclStmt)])
+
+    def warn_unused(self, decls: list[ast.Decl]) -> None:
+        """Warn about what is declared and never referred to."""
+        for decl in decls:
+            if decl in self.used or not isinstance(
+                decl, (ast.VarDecl, ast.ActionDecl, ast.TableDecl)
+            ):
+                continue
+            if any(a.name == "noWarn" and '"unused"' in a.tokens for a in decl.annotations):
+                continue
+            kinds = {ast.VarDecl: "variable", ast.ActionDecl: "action", ast.TableDecl: "table"}
+            self.reporter.warn(decl.span, f"{kinds[type(decl)]} '{decl.name}' is not used")
 
     def statement(self, s: ast.Stmt) -> None:
         try:
@@ -66,7 +79,7 @@ class StmtChecker(CallChecker):
     def _assign(self, s: ast.AssignStmt) -> None:
         s.left = self.expr(s.left)
         self.lvalue(s.left)
-        target = _type(s.left)
+        target = typed(s.left)
         if s.op != "=":
             value: ast.Expr = ast.Binary(s.span, s.op[:-1], s.left, s.right)
             s.right = self.expr(value)
@@ -89,14 +102,14 @@ class StmtChecker(CallChecker):
 
     def _switch(self, s: ast.SwitchStmt) -> None:
         s.expr = self.expr(s.expr)
-        type_ = _type(s.expr)
+        type_ = typed(s.expr)
         seen: set[str] = set()
         for case in s.cases:
             for i, label in enumerate(case.labels):
                 if "default" in seen:
                     self.reporter.error(label.span, "no label can follow 'default'")
                 if isinstance(label, ast.DefaultExpr):
-                    _done(label, type_)
+                    done(label, type_)
                     key = "default"
                 elif isinstance(type_, t.TActionRun):
                     key = self._action_label(label, type_.decl)
@@ -127,7 +140,7 @@ class StmtChecker(CallChecker):
                 label.span, f"table '{table.name}' has no action '{label.name}'{hint}"
             )
         label.decl = self.lookup(label.name, label.span, "action", label.absolute)
-        _done(label, t.TActionRun(table))
+        done(label, t.TActionRun(table))
         return label.name
 
     # ---- declarations inside bodies
@@ -209,7 +222,7 @@ class StmtChecker(CallChecker):
             if (
                 value is not None
                 and value.value is None
-                and not isinstance(_type(value), (t.TExtern, t.TBlock, t.TArch))
+                and not isinstance(typed(value), (t.TExtern, t.TBlock, t.TArch))
                 and not self._known_later(value)
             ):
                 self.reporter.error(
@@ -235,7 +248,7 @@ class StmtChecker(CallChecker):
         tr.select = [self.expr(k) for k in tr.select]
         keys: list[t.Type] = []
         for key in tr.select:
-            type_ = _type(key)
+            type_ = typed(key)
             if isinstance(type_, t.TStruct) and type_.kind == "struct":
                 raise self.reporter.fail(
                     key.span, "select on a struct is not supported: list its fields"
@@ -260,7 +273,7 @@ class StmtChecker(CallChecker):
         if len(case.keys) == 1 and len(keys) != 1:
             only = case.keys[0]
             if isinstance(only, ast.DefaultExpr):
-                _done(only, t.UNKNOWN)
+                done(only, t.UNKNOWN)
                 return
             checked = self.expr(only)
             if isinstance(checked.type, t.TSet):
@@ -330,7 +343,7 @@ class StmtChecker(CallChecker):
                 element.match_span, f"unknown match kind '{element.match_kind}'{hint}"
             )
         element.expr = self.expr(element.expr)
-        type_ = _type(element.expr)
+        type_ = typed(element.expr)
         kind = t.base(type_)
         if isinstance(kind, t.TInt):
             raise self.reporter.fail(element.expr.span, "give the key a width, such as 8w1")
@@ -430,7 +443,7 @@ class StmtChecker(CallChecker):
             if low is not None and high is not None and low > high:
                 raise self.reporter.fail(key.span, "the range is empty")
         if kind == "lpm" and isinstance(key, ast.MaskExpr) and isinstance(key.right.value, int):
-            kind_type = t.base(_type(key.right))
+            kind_type = t.base(typed(key.right))
             width = kind_type.width if isinstance(kind_type, t.TBits) else 0
             inverse = (1 << width) - 1 - (key.right.value & ((1 << width) - 1))
             if inverse & (inverse + 1):
@@ -463,7 +476,7 @@ class StmtChecker(CallChecker):
 
     def _property(self, prop: ast.Property) -> None:
         prop.expr = self.expr(prop.expr)
-        type_ = _type(prop.expr)
+        type_ = typed(prop.expr)
         if prop.name in ("size", "priority_delta"):
             value = prop.expr.value
             if not isinstance(value, int) or isinstance(value, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import MAX_DEPTH, Context
 from softswitch.p4.lower.inline import InlineLowering
@@ -130,7 +130,7 @@ class CallLowering(InlineLowering):
             depth=ctx.depth + 1,
             control=ctx.control,
         )
-        returns = _type(e)
+        returns = typed(e)
         last = function.body.body[-1] if function.body.body else None
         if isinstance(last, ast.ReturnStmt) and _count_returns(function.body) == 1:
             head = ast.BlockStmt(function.body.span, function.body.body[:-1])

@@ -6,7 +6,7 @@ from typing import Any
 
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.diagnostics import Span
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context, LowerBase
@@ -44,7 +44,7 @@ class ExprLowering(LowerBase):
                 raise self.fail(e, "this value cannot be sliced")
             return v.slice_of(base, e.hi, e.lo)
         if isinstance(e, ast.Unary):
-            return v.unary(e.op, self.leaf(e.operand, ctx), _type(e))
+            return v.unary(e.op, self.leaf(e.operand, ctx), typed(e))
         if isinstance(e, ast.Binary):
             return self._binary(e, ctx)
         if isinstance(e, ast.Ternary):
@@ -58,12 +58,12 @@ class ExprLowering(LowerBase):
         if isinstance(e, ast.StructExpr):
             return self._struct(e, ctx)
         if isinstance(e, ast.InvalidHeader):
-            type_ = _type(e)
+            type_ = typed(e)
             if not isinstance(type_, t.TStruct):
                 raise self.fail(e, "the type of '{#}' is not known here")
             return v.HeaderLiteral(type_, None)
         if isinstance(e, ast.DefaultExpr):
-            return self.default(_type(e))
+            return self.default(typed(e))
         raise self.fail(e, "this expression is not supported here")
 
     def constant(self, value: Any, type_: t.Type, span: Span) -> v.Value:
@@ -116,12 +116,12 @@ class ExprLowering(LowerBase):
         # Fields of structs inside headers are one flat name.
         while (
             isinstance(base_expr, ast.Member)
-            and t.is_struct(_type(base_expr))
+            and t.is_struct(typed(base_expr))
             and not isinstance(base_expr.base, ast.TypeExpr)
         ):
             path.insert(0, base_expr.member)
             base_expr = base_expr.base
-        if isinstance(_type(e.base), t.TApplyResult):
+        if isinstance(typed(e.base), t.TApplyResult):
             return self.apply_member(e, ctx)
         base = self.value(base_expr, ctx)
         return self.part(base, path, e)
@@ -214,7 +214,7 @@ class ExprLowering(LowerBase):
         if not isinstance(left, v.Leaf) or not isinstance(right, v.Leaf):
             raise self.fail(e, f"'{e.op}' cannot be applied to these values")
         try:
-            return v.binary(e.op, left, right, _type(e))
+            return v.binary(e.op, left, right, typed(e))
         except fold.FoldError as error:
             raise self.fail(e, str(error)) from None
 
@@ -309,8 +309,8 @@ class ExprLowering(LowerBase):
         if plain and not yes_out and not no_out and not looks:
             assert isinstance(yes, v.Leaf)
             assert isinstance(no, v.Leaf)
-            return v.mux(cond, yes, no, _type(e))
-        result = self.storage.variable(self.storage.unique("tmp"), _type(e), e.span)
+            return v.mux(cond, yes, no, typed(e))
+        result = self.storage.variable(self.storage.unique("tmp"), typed(e), e.span)
         self.assign(result, yes, ctx.into(yes_out), e.yes.span)
         self.assign(result, no, ctx.into(no_out), e.no.span)
         self.branch(cond, e.span, yes_out, no_out, ctx)
@@ -318,7 +318,7 @@ class ExprLowering(LowerBase):
 
     def _cast(self, e: ast.Cast, ctx: Context) -> v.Value:
         inner = self.value(e.operand, ctx)
-        target = _type(e)
+        target = typed(e)
         if isinstance(inner, v.Leaf):
             kind = t.base(target)
             if isinstance(inner, v.Lookahead) and (
@@ -335,7 +335,7 @@ class ExprLowering(LowerBase):
 
     def _list(self, e: ast.ListExpr, ctx: Context) -> v.Value:
         items = self._items(e.items, ctx)
-        type_ = _type(e)
+        type_ = typed(e)
         if isinstance(type_, t.TStack):
             return v.StackLiteral(type_, tuple(items))
         return v.Aggregate(type_, {str(i): x for i, x in enumerate(items)})
@@ -354,7 +354,7 @@ class ExprLowering(LowerBase):
     def _struct(self, e: ast.StructExpr, ctx: Context) -> v.Value:
         values = self._items([x for _, x in e.fields], ctx)
         items = dict(zip([n for n, _ in e.fields], values, strict=True))
-        type_ = _type(e)
+        type_ = typed(e)
         if isinstance(type_, t.TStruct) and type_.kind == "header":
             return v.HeaderLiteral(type_, items)
         return v.Aggregate(type_, items)

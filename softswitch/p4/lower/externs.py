@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.diagnostics import Span
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
@@ -64,7 +64,7 @@ class ExternLowering(CallLowering):
 
     def finish(self, place: v.Leaf, expr: ast.Expr | None, ctx: Context, span: Span) -> None:
         if expr is not None:
-            self.assign_to(expr, v.retype(place, _type(expr)), ctx, span)
+            self.assign_to(expr, v.retype(place, typed(expr)), ctx, span)
 
     # ---- functions
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.diagnostics import Span
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context, Env
@@ -43,12 +43,12 @@ class InlineLowering(ExprLowering):
     def place_of(self, target: ast.Expr, ctx: Context) -> Place:
         """Evaluate an lvalue; calls in its indexes happen here, once."""
         if not isinstance(target, ast.Slice):
-            return Place(self.value(target, ctx), _type(target))
+            return Place(self.value(target, ctx), typed(target))
         high, low = target.hi, target.lo
         base = target.base
         while isinstance(base, ast.Slice):
             high, low, base = high + base.lo, low + base.lo, base.base
-        return Place(self.value(base, ctx), _type(target), (high, low))
+        return Place(self.value(base, ctx), typed(target), (high, low))
 
     def load(self, place: Place, span: Span) -> v.Value:
         """What a place holds now."""
@@ -109,7 +109,7 @@ class InlineLowering(ExprLowering):
             if expr is not None and "out" in param.direction:
                 place = self.fix(self.place_of(expr, inner), inner, expr.span)
             elif expr is not None:
-                place = Place(self.value(expr, inner), _type(expr))
+                place = Place(self.value(expr, inner), typed(expr))
             if effects:
                 values = [self._pin(item, ctx, span) for item in values]
                 ctx.out.extend(effects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
 from softswitch.p4.lower.model import KeyValue
@@ -29,7 +29,7 @@ def spelled(e: ast.Expr) -> str | None:
     if isinstance(e, ast.Member):
         if isinstance(e.base, ast.TypeExpr):
             return None
-        base_type = _type(e.base)
+        base_type = typed(e.base)
         name = e.member
         if isinstance(base_type, t.TStruct):
             field = next((f for f in base_type.decl.fields if f.name == e.member), None)
@@ -74,7 +74,7 @@ class KeyLowering(StmtLowering):
 
     def entry_key(self, key: ast.Expr, element: ast.KeyElement, ctx: Context) -> KeyValue:
         """One element of an entry, in the terms of its match kind."""
-        bits = v.width(_type(element.expr))
+        bits = v.width(typed(element.expr))
         full = (1 << bits) - 1
         kind = element.match_kind
         if isinstance(key, ast.DefaultExpr):

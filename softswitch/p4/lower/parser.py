@@ -7,10 +7,11 @@ from typing import Any
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.diagnostics import Span
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context, Env
+from softswitch.p4.lower.instances import join_name
 from softswitch.p4.lower.model import (
     Block,
     BlockInfo,
@@ -22,7 +23,7 @@ from softswitch.p4.lower.model import (
     SubParser,
 )
 from softswitch.p4.lower.storage import control_plane_name
-from softswitch.p4.lower.tables import TableLowering, join_name
+from softswitch.p4.lower.tables import TableLowering
 
 Target = str | None
 _MAX_STATES = 4096
@@ -167,7 +168,7 @@ class ParserLowering(TableLowering):
                 raise self.fail(key, "this value cannot be selected on")
             if not isinstance(leaf, (v.Field, v.StackField, v.UnionStackField, v.Lookahead)):
                 leaf = self.save(leaf, ctx, key.span)
-            widths.append(v.width(_type(key)))
+            widths.append(v.width(typed(key)))
             result.key.append(v.to_json(leaf, v.DATA))
         complete = False
         for case in tr.cases:
@@ -208,7 +209,7 @@ class ParserLowering(TableLowering):
         if len(case.keys) == 1 and isinstance(case.keys[0], ast.DefaultExpr):
             return [_default(None)]
         for key in case.keys:
-            if isinstance(_type(key), t.TSet) and isinstance(key, ast.Name):
+            if isinstance(typed(key), t.TSet) and isinstance(key, ast.Name):
                 found = self.value(key, ctx)
                 if len(case.keys) > 1 or not isinstance(found, v.ValueSet):
                     raise self.fail(key, "a value set has to be the only element of a case")

@@ -10,11 +10,11 @@ from softswitch.p4.check.program import Checked
 from softswitch.p4.diagnostics import Reporter
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
+from softswitch.p4.lower.instances import ControlInstance
 from softswitch.p4.lower.model import BlockInfo, Model, Pipeline, Statement
 from softswitch.p4.lower.parser import ParserLowering
 from softswitch.p4.lower.pipeline import PipelineBuilder
 from softswitch.p4.lower.storage import SCALARS, STANDARD, control_plane_name, flat_fields
-from softswitch.p4.lower.tables import ControlInstance
 
 _BLOCKS = ("p", "vr", "ig", "eg", "ck", "dep")
 

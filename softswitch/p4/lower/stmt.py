@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import _type
+from softswitch.p4.check.nodes import typed
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
 from softswitch.p4.lower.externs import ExternLowering
@@ -82,7 +82,7 @@ class StmtLowering(ExternLowering):
             left = self.save(left, ctx, e.span)
             ctx.out.extend(effects)
         try:
-            return v.binary(e.op, left, right, _type(e))
+            return v.binary(e.op, left, right, typed(e))
         except fold.FoldError as error:
             raise self.fail(e, str(error)) from None
 
@@ -119,7 +119,7 @@ class StmtLowering(ExternLowering):
             self.stmt(s.no, ctx.into(no))
         if negate:
             yes, no = no, yes
-        if isinstance(cond, ast.Member) and isinstance(_type(cond.base), t.TApplyResult):
+        if isinstance(cond, ast.Member) and isinstance(typed(cond.base), t.TApplyResult):
             if cond.member == "miss":
                 yes, no = no, yes
             self.apply_branch(cond.base, ctx, yes, no)
