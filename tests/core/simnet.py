@@ -58,11 +58,13 @@ class Wire:
     free_at: int = 0
     departures: deque[int] = field(default_factory=deque)
     counts: Counter[str] = field(default_factory=Counter)
+    seen: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=4))
     lost_data: list[tuple[int, bytes]] = field(default_factory=list)  # (when, frame)
 
     def admit(self, frame: bytes, now: int, rng: Random) -> list[tuple[int, bytes]]:
         """(when it reaches the other end, frame) for each copy that gets through."""
         self.counts["in"] += 1
+        self.seen.append((now, frame))
         if self.cut or (self.loss and rng.random() < self.loss):
             self.counts["lost"] += 1
             if dscp_of(frame) not in _CONTROL and len(frame) > 200:

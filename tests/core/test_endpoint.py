@@ -23,7 +23,7 @@ from hosts.core.events import (
 )
 from hosts.wire.constants import Ecn, NackReason, Opcode, Syndrome
 from hosts.wire.frame import FlowTemplate, parse
-from hosts.wire.headers import Erth
+from hosts.wire.headers import Erth, Neth
 from tests.core.simnet import DSCP, MS, SEC, Sim, connect, set_tc
 
 QP = QpConfig(cc=CcConfig(base_rtt_ns=10 * MS), rto=RtoConfig(t=6, linear=2, exp=2))
@@ -40,6 +40,11 @@ def of(host, kind):
 
 def statuses(host):
     return [(e.wr_id, e.status) for e in of(host, Completion)]
+
+
+def flow_packets(flow):
+    """What the source put on its wires so far, parsed."""
+    return [parse(f) for w in flow.sim.wires.values() for _, f in w.seen]
 
 
 def sent(sim, host):
@@ -167,6 +172,91 @@ def test_without_trim_nack_at_the_peer_data_is_not_trimmable():
     sim, flow = pair(replace(QP, trim_nack=False))
     flow.src.endpoint.post_write(flow.qpn, 1, b"x", flow.region.va, flow.region.rkey)
     assert {p.dscp for _, p in sent(sim, flow.src)} == {DSCP.no_trim}
+
+
+def answer(flow, kind: str, **fields) -> None:
+    """A control packet of the target, made by hand, reaches the source."""
+    back = FlowTemplate(bytes(6), bytes(6), flow.sim.ip(2, 0), flow.sim.ip(0, 0))
+    if kind == "nack":
+        frame = back.nack(46, 5, flow.qpn, Neth(**fields))
+    else:
+        sack = {
+            "dscp": 46, "ev": 5, "dqp": flow.qpn, "rtx": 0, "m": 0, "pr": 0, "ack_psn_offset": 0,
+            "entropy": 0, "spdcid": 0, "dpdcid": 0, "cack_psn": flow.mine.psn, "mpr": 0,
+            "sack_offset": 1, "sack_bitmap": 0, "tx_timestamp": 0, "ooo_count": 0,
+            "restore_cwnd": 0, "rcv_cwnd_pen": 0, "rcvd_bytes": 0,
+        }  # fmt: skip
+        sack.update(fields)
+        frame = back.sack(**sack)
+    flow.src.endpoint.receive(1, frame, flow.sim.now)
+
+
+def test_dynamic_mpr_limits_new_psns_and_recalls_nothing():
+    qp = QpConfig(
+        mpr=32, dynamic_mpr=True, cc=CcConfig("fixed", 10 * MS, {"window_bytes": 1 << 30})
+    )
+    sim, flow = pair(qp)
+    sim.every(cut=True)
+    flow.write(1, bytes(1 << 20) * 8)
+    sim.run(50 * MS)
+    out = flow.stats.outstanding_packets
+    assert 128 < out < 1024
+    answer(flow, "sack", cack_psn=flow.mine.psn, mpr=1)
+    sim.pump(flow.src)
+    sim.run(100 * MS)
+    assert flow.stats.outstanding_packets == out - 1  # the window shrank below what is out
+    answer(flow, "sack", cack_psn=(flow.mine.psn + 1) & 0xFFFFFF, mpr=40)
+    sim.pump(flow.src)
+    sim.run(190 * MS)
+    assert flow.stats.outstanding_packets > out
+
+
+def test_a_window_nack_is_answered_after_a_base_rtt_and_counts_as_retry():
+    sim, flow = pair()
+    sim.every(cut=True)
+    flow.write(1, b"x")
+    ev = next(p.ev for p in flow_packets(flow) if p.opcode == Opcode.WRITE_ONLY)
+    sim.run(10 * MS)
+    fields = {"entropy": ev, "nack_psn": flow.mine.psn, "tx_timestamp": 0}
+    answer(flow, "nack", nack_reason=NackReason.PSN_OOR_WINDOW, **fields)
+    sim.pump(flow.src)
+    assert flow.stats.retransmitted_packets == 0
+    sim.run(21 * MS)
+    assert flow.stats.retransmitted_packets == 1
+    assert flow.src.endpoint._qps[flow.qpn].parts.requestor.rto.retries == 1
+
+
+def test_a_trim_nack_is_answered_at_once_on_another_ev():
+    sim, flow = pair()
+    sim.every(cut=True)
+    flow.write(1, b"x")
+    first = next(p for p in flow_packets(flow) if p.opcode == Opcode.WRITE_ONLY)
+    sim.run(10 * MS)
+    fields = {"entropy": first.ev, "nack_psn": flow.mine.psn, "tx_timestamp": 0}
+    answer(flow, "nack", nack_reason=NackReason.TRIMMED, **fields)
+    (again,) = [p for _, p in sent(sim, flow.src) if p.opcode == Opcode.WRITE_ONLY]
+    assert (again.rtx, again.dscp, again.psn) == (1, DSCP.trimmable_retx, flow.mine.psn)
+    assert again.ev != first.ev
+    table = {e.ev: e.state for e in flow.src.endpoint.ev_table(flow.qpn)}
+    assert table[first.ev] is EvState.SKIP
+    assert flow.src.endpoint._qps[flow.qpn].parts.requestor.rto.retries == 0
+
+
+def test_unexpected_event_is_fatal():
+    sim, flow = pair()
+    sim.every(cut=True)
+    flow.write(1, b"x")
+    fields = {"entropy": 0, "nack_psn": flow.mine.psn, "tx_timestamp": 0}
+    answer(flow, "nack", nack_reason=NackReason.UNEXP_EVENT, **fields)
+    sim.pump(flow.src)
+    assert statuses(flow.src) == [(1, Status.REMOTE_OPERATION_ERROR)]
+
+
+def test_nacks_for_what_is_not_outstanding_are_ignored():
+    _, flow = pair()
+    fields = {"entropy": 0, "nack_psn": flow.mine.psn, "tx_timestamp": 0}
+    answer(flow, "nack", nack_reason=NackReason.UNEXP_EVENT, **fields)
+    assert flow.stats.state is QpState.RTS
 
 
 # --- errors --------------------------------------------------------------------------------------
