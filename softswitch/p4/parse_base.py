@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from softswitch.p4 import ast
 from softswitch.p4.diagnostics import Reporter, Span, Stop, did_you_mean
 from softswitch.p4.lexer import EOF, IDENT, INT, STRING, Token, parse_int, parse_string
@@ -60,7 +62,7 @@ class _Speculation(Exception):
     """An attempt to read the tokens one way failed; another way follows."""
 
 
-class ParserBase:
+class ParserBase(ABC):
     """Token cursor with one-token error messages."""
 
     def __init__(self, tokens: list[Token], reporter: Reporter) -> None:
@@ -313,9 +315,9 @@ class ParserBase:
 
     # ---- provided by the expression part
 
+    @abstractmethod
     def expression(self) -> ast.Expr:
         """Any expression."""
-        raise NotImplementedError
 
     def suggest(self, word: str, words: frozenset[str] | list[str]) -> str:
         return did_you_mean(word, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class Scope:
             scope = scope.parent
 
 
-class CheckerBase:
+class CheckerBase(ABC):
     """State of one run and the lookups everything uses."""
 
     def __init__(self, reporter: Reporter) -> None:
@@ -206,18 +207,19 @@ class CheckerBase:
 
     # ---- provided by the other parts
 
+    @abstractmethod
     def expr(self, e: ast.Expr, expected: t.Type | None = None) -> ast.Expr:
         """Check an expression; the result replaces it in the tree."""
-        raise NotImplementedError
 
+    @abstractmethod
     def coerce(self, e: ast.Expr, target: t.Type, what: str = "") -> ast.Expr:
         """Insert the implicit conversion to a type, or report that there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def call(self, e: ast.Call, expected: t.Type | None = None) -> ast.Expr:
         """Check a call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bind(
         self,
         name: str,
@@ -229,7 +231,6 @@ class CheckerBase:
         optional_directionless: bool = False,
     ) -> list[tuple[ast.Param, ast.Expr | None]]:
         """Match arguments with parameters and check them."""
-        raise NotImplementedError
 
     def constant_int(self, e: ast.Expr, what: str) -> int:
         """The value of an expression that has to be a compile-time integer."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
 from softswitch.p4.check.nodes import typed
@@ -35,29 +37,37 @@ class CallLowering(InlineLowering):
 
     # ---- provided elsewhere
 
+    @abstractmethod
     def extern_function(self, e: ast.Call, ctx: Context) -> v.Value:
-        raise NotImplementedError
+        """A function of the architecture (in lower.externs)."""
 
+    @abstractmethod
     def extern_object(self, e: ast.Call, instance: v.Value, method: str, ctx: Context) -> v.Value:
-        raise NotImplementedError
+        """A method of an extern instance (in lower.externs)."""
 
+    @abstractmethod
     def apply_table(self, e: ast.Call, ctx: Context) -> v.Value:
-        raise NotImplementedError
+        """`t.apply()` as a statement (in lower.tables)."""
 
+    @abstractmethod
     def apply_control(self, e: ast.Call, instance: v.Instance, ctx: Context) -> None:
-        raise NotImplementedError
+        """`c.apply(...)` of another control (in lower.instances)."""
 
+    @abstractmethod
     def apply_parser(self, e: ast.Call, instance: v.Instance, ctx: Context) -> None:
-        raise NotImplementedError
+        """`p.apply(...)` of another parser (in lower.parser)."""
 
+    @abstractmethod
     def direct_instance(self, e: ast.Call, type_: t.TBlock, ctx: Context) -> v.Instance:
-        raise NotImplementedError
+        """`C.apply(...)` on a type: an instance of its own."""
 
+    @abstractmethod
     def call_action(self, e: ast.Call, ctx: Context) -> None:
-        raise NotImplementedError
+        """A direct call of an action."""
 
+    @abstractmethod
     def body(self, block: ast.BlockStmt, ctx: Context) -> None:
-        raise NotImplementedError
+        """The statements of a block, in a scope (in lower.stmt)."""
 
     # ---- methods
 

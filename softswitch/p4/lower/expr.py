@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from softswitch.p4 import ast, fold
@@ -13,12 +14,12 @@ from softswitch.p4.lower.base import Context, LowerBase
 from softswitch.p4.lower.model import Statement
 
 
-class ExprLowering(LowerBase):
+class ExprLowering(LowerBase, ABC):
     """`value` evaluates, `place` gives the storage an lvalue names."""
 
+    @abstractmethod
     def call(self, e: ast.Call, ctx: Context) -> v.Value:
         """Lower a call (in lower.calls)."""
-        raise NotImplementedError
 
     def leaf(self, e: ast.Expr, ctx: Context) -> v.Leaf:
         """An expression of a scalar type, usable as an operand."""
@@ -126,9 +127,9 @@ class ExprLowering(LowerBase):
         base = self.value(base_expr, ctx)
         return self.part(base, path, e)
 
+    @abstractmethod
     def apply_member(self, e: ast.Member, ctx: Context) -> v.Value:
         """`t.apply().hit` as a value (in lower.tables)."""
-        raise NotImplementedError
 
     def part(self, base: v.Value, path: list[str], e: ast.Expr) -> v.Value:
         """base.path[0].path[1]..."""

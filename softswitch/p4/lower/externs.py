@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.check.nodes import typed
@@ -301,11 +303,11 @@ class ExternLowering(CallLowering):
         handler(e, instance, method, args, ctx)
         return v.Nothing()
 
+    @abstractmethod
     def packet(
         self, e: ast.Call, method: str, args: dict[str, ast.Expr | None], ctx: Context
     ) -> v.Value:
         """packet_in (in lower.parser) and packet_out."""
-        raise NotImplementedError
 
     def _obj_counter(
         self, e: ast.Call, obj: v.Instance, method: str, args: dict[str, ast.Expr], ctx: Context

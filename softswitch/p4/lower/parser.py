@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -278,9 +279,9 @@ class ParserLowering(TableLowering):
             return v.Nothing()
         raise self.fail(e, f"packet_in.{method}() is not supported by bmv2")
 
+    @abstractmethod
     def emit_packet(self, e: ast.Call, args: dict[str, Any], ctx: Context) -> v.Value:
         """packet_out.emit (in lower.program)."""
-        raise NotImplementedError
 
     def _extract(self, e: ast.Call, ctx: Context) -> None:
         expr = e.bound[0][1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.check.nodes import typed
@@ -127,11 +129,11 @@ class StmtLowering(ExternLowering):
         test = self.leaf(cond, ctx)
         self.branch(test, s.cond.span, yes, no, ctx)
 
+    @abstractmethod
     def apply_branch(
         self, call: ast.Expr, ctx: Context, hit: list[Statement], miss: list[Statement]
     ) -> None:
         """Apply a table and branch on hit or miss."""
-        raise NotImplementedError
 
     def apply_member(self, e: ast.Member, ctx: Context) -> v.Value:
         if e.member == "action_run":
@@ -195,10 +197,10 @@ class StmtLowering(ExternLowering):
                     statement.cases.append((self.action_name(label.decl, ctx), body))
         ctx.out.append(statement)
 
+    @abstractmethod
     def make_apply(self, call: ast.Expr, ctx: Context) -> Apply:
         """The statement that applies the table of `t.apply()`; key preparation is emitted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def action_name(self, decl: ast.ActionDecl, ctx: Context) -> str:
         """Control-plane name of an action seen from here."""
-        raise NotImplementedError
