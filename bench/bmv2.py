@@ -6,6 +6,7 @@ counts. Its tables are those that `bench.switch.set_up_fabric` gives to our engi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import socket
@@ -77,7 +78,8 @@ class SimpleSwitch:
             if self.proc.poll() is not None or time.monotonic() > end:
                 self.__exit__()
                 raise Bmv2Error("simple_switch did not start")
-            time.sleep(0.05)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.proc.wait(0.05)
 
     def __exit__(self, *_: object) -> None:
         self.proc.terminate()

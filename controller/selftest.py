@@ -26,6 +26,7 @@ from controller.counters import PortCounters
 from controller.errors import SelfTestError
 from topologies.paths import path_of
 from topologies.plan import Plan
+from topologies.waiting import pause
 
 Counters = Mapping[str, Mapping[int, PortCounters]]
 
@@ -304,7 +305,7 @@ def undelivered(
 
 
 class SelfTest:
-    """Runs the checks. `counters` reads all switches; `wait` sleeps between two looks."""
+    """Runs the checks. `counters` reads all switches; `wait` passes the time between two looks."""
 
     def __init__(
         self,
@@ -315,7 +316,7 @@ class SelfTest:
         rng: random.Random,
         evs_per_nic: int = EVS_PER_NIC,
         clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[float], None] = time.sleep,
+        wait: Callable[[float], None] = pause,
     ) -> None:
         self.plan = plan
         self.agents = agents

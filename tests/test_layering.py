@@ -23,6 +23,7 @@ CORES = {
         "kernel.py",
         "switches.py",
         "offloads.py",
+        "waiting.py",
     },
     "softswitch/p4": set(),
 }

@@ -27,6 +27,7 @@ from topologies.kernel import Namespaces, WiringError, require_free_names, wire
 from topologies.links import LinkControl, LinkError
 from topologies.plan import LinkEnd, LinkPlan, NicPlan, Plan, SwitchPlan
 from topologies.switches import Backend, SwitchError, SwitchHandle
+from topologies.waiting import looks
 
 
 def _import_shim() -> None:
@@ -360,16 +361,11 @@ def _register_links(fabric: Fabric) -> None:
 
 def _await_ports(fabric: Fabric) -> None:
     """Wait until every switch takes every port for up."""
-    deadline = time.monotonic() + LinkControl.LIMIT_SECONDS
-    while True:
+    for _ in looks(LinkControl.LIMIT_SECONDS, LinkControl.POLL_SECONDS):
         waiting = [name for name, state in fabric.links.states().items() if not state.up]
         if not waiting:
             return
-        if time.monotonic() > deadline:
-            raise BuildError(
-                f"not up after {LinkControl.LIMIT_SECONDS:g} s: {', '.join(waiting[:4])}"
-            )
-        time.sleep(LinkControl.POLL_SECONDS)
+    raise BuildError(f"not up after {LinkControl.LIMIT_SECONDS:g} s: {', '.join(waiting[:4])}")
 
 
 def _remove_interfaces(plan: Plan, spaces: Namespaces) -> None:

@@ -7,7 +7,6 @@ line that names it.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from topologies import addressing, netlink
 from topologies.netlink import IfStats, LinkInfo, Netlink, VethEnd
 from topologies.offloads import Offloads
 from topologies.plan import HostPlan, Plan
+from topologies.waiting import looks
 
 _SYSCTL = Path("/proc/sys/net/ipv6/conf")
 
@@ -150,17 +150,14 @@ def wire(plan: Plan, spaces: Namespaces) -> None:
 
 def _await_up(plan: Plan, spaces: Namespaces) -> None:
     """Wait until every interface runs: the kernel turns carrier into state in the background."""
-    deadline = time.monotonic() + UP_SECONDS
     names = [name for name, _ in _macs(plan)]
-    while True:
+    for _ in looks(UP_SECONDS):
         links = spaces.links()
         waiting = [name for name in names if name not in links or not links[name].up]
         if not waiting:
             return
-        if time.monotonic() > deadline:
-            listed = ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
-            raise WiringError(f"not up after {UP_SECONDS:g} s: {listed}")
-        time.sleep(0.005)
+    listed = ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
+    raise WiringError(f"not up after {UP_SECONDS:g} s: {listed}")
 
 
 def _prepare_hosts(plan: Plan, spaces: Namespaces) -> None:

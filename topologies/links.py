@@ -13,7 +13,6 @@ blackholes are settings of the switch port that sends.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -22,6 +21,7 @@ from topologies import netlink
 from topologies.kernel import EndStats, Namespaces
 from topologies.netlink import LinkInfo
 from topologies.plan import LinkEnd, LinkPlan, Plan
+from topologies.waiting import looks
 
 Direction = Literal["both", "up", "down"]
 """up: from the link's ``a`` end (the lower tier) to ``b``; down: from ``b`` to ``a``."""
@@ -262,15 +262,12 @@ class LinkControl:
             raise LinkError(f"{plan.name}: {error}") from None
 
     def _await(self, plan: LinkPlan, holds: Callable[[LinkState], bool], word: str) -> LinkState:
-        deadline = time.monotonic() + self.LIMIT_SECONDS
-        while True:
+        for _ in looks(self.LIMIT_SECONDS, self.POLL_SECONDS):
             state = self.state(plan.name)
             if holds(state):
                 return state
-            if time.monotonic() > deadline:
-                seen = "; ".join(_describe(end) for end in (state.a, state.b))
-                raise LinkError(f"{plan.name}: not {word} after {self.LIMIT_SECONDS:g} s: {seen}")
-            time.sleep(self.POLL_SECONDS)
+        seen = "; ".join(_describe(end) for end in (state.a, state.b))
+        raise LinkError(f"{plan.name}: not {word} after {self.LIMIT_SECONDS:g} s: {seen}")
 
     def _fields(
         self, plan: LinkPlan, way: str, wanted: Impairment

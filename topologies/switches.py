@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import socket
@@ -204,13 +205,8 @@ class BuiltinBackend:
             return
         self._stopping.add(name)
         self._ctl.pop(name).close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(handle.pid, signal.SIGKILL)
-        deadline = time.monotonic() + STOP_SECONDS
-        while Path(f"/proc/{handle.pid}").exists():
-            if time.monotonic() > deadline:
-                raise SwitchError(f"{name}: process {handle.pid} does not end")
-            time.sleep(0.005)
+        if not _kill(handle.pid, STOP_SECONDS):
+            raise SwitchError(f"{name}: process {handle.pid} does not end")
 
     def ctl(self) -> Mapping[str, CtlClient]:
         return self._ctl
@@ -358,15 +354,30 @@ class Bmv2Backend:
         self._processes.clear()
 
 
+def _kill(pid: int, seconds: float) -> bool:
+    """End a process that another one started; False when it is still there after so long."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        return bool(ended.poll(seconds * 1000))
+    finally:
+        os.close(process)
+
+
 def _await_listening(
     name: str, address: str, process: subprocess.Popen[bytes], deadline: float
 ) -> None:
     host, _, port = address.rpartition(":")
-    while True:
-        if process.poll() is not None:
-            raise SwitchError(f"{name}: {BMV2} ended with status {process.returncode}")
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
             return
-        if time.monotonic() > deadline:
-            raise SwitchError(f"{name}: does not listen on {address} after {START_SECONDS:g} s")
-        time.sleep(0.02)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = process.wait(0.02)
+            raise SwitchError(f"{name}: {BMV2} ended with status {status}")
+    raise SwitchError(f"{name}: does not listen on {address} after {START_SECONDS:g} s")

@@ -19,7 +19,8 @@ class AgentError(Exception):
 class AgentClient:
     """One connection. Every method is one request and raises AgentError when it fails.
 
-    timeout: seconds to wait for any one reply (and for the socket to appear).
+    The agent listens once it has printed its ready line. timeout: seconds to wait for any one
+    reply.
     """
 
     def __init__(self, path: str | Path, timeout: float = 10.0) -> None:
@@ -29,17 +30,13 @@ class AgentClient:
         self._sock = self._connect()
 
     def _connect(self) -> socket.socket:
-        until = time.monotonic() + self.timeout
-        while True:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                sock.connect(self.path)
-                return sock
-            except OSError as error:
-                sock.close()
-                if time.monotonic() >= until:
-                    raise AgentError(f"{self.path}: no agent: {error.strerror}") from None
-            time.sleep(0.01)  # nothing to wait on before the socket exists
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(self.path)
+        except OSError as error:
+            sock.close()
+            raise AgentError(f"{self.path}: no agent: {error.strerror}") from None
+        return sock
 
     def call(self, op: str, *, timeout: float | None = None, **fields: Any) -> Json:
         """Send a request, return its reply without `ok`. None values are left out."""
