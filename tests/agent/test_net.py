@@ -15,6 +15,7 @@ import pytest
 
 from hosts.agent.client import AgentError, connect_pair
 from tests.agent.pair import ROOT, AgentProcess, Pair, port_config, root
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.net,
@@ -94,11 +95,7 @@ def test_workload_and_its_events(pair: Pair) -> None:
         rkey=target["rkey"],
         seed=3,
     )
-    status = a.workload_status(qpn)
-    until = time.monotonic() + 20
-    while not status["drained"]:
-        assert time.monotonic() < until, status
-        status = a.workload_status(qpn)
+    wait_for("all messages completed", lambda: a.workload_status(qpn)["drained"])
     done = a.workload_stop(qpn)
     assert (done["posted"], done["completed"], done["failed"]) == (100, 100, 0)
     assert a.memory_hash(started["source"]["rkey"]) == b.memory_hash(target["rkey"])
@@ -119,12 +116,9 @@ def test_losing_a_port_keeps_the_connection(pair: Pair) -> None:
     started = a.workload_start(qpn, message_bytes=32_768, window=8, region_bytes=1 << 20, **fields)
     pair.processes[0].ip("link", "set", "v1", "down")
     try:
-        until = time.monotonic() + 10
-        while a.hello()["ports"]["2"]["up"]:
-            assert time.monotonic() < until
+        wait_for("the port is down", lambda: not a.hello()["ports"]["2"]["up"])
         mark = a.workload_status(qpn)["completed"]
-        while a.workload_status(qpn)["completed"] < mark + 50:
-            assert time.monotonic() < until, a.stats()
+        wait_for("50 more messages", lambda: a.workload_status(qpn)["completed"] >= mark + 50)
     finally:
         pair.processes[0].ip("link", "set", "v1", "up")
     done = a.workload_stop(qpn)

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mrclab.namespace import RUN_ENV, running_labs
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = [
@@ -26,16 +26,7 @@ from mrclab.namespace import run_in_lab
 sys.exit(run_in_lab(sys.argv[1], sys.argv[2:]))
 """
 # A lab with an interface pair and a child process, which says when it stands.
-SCRIPT = "ip link add a0 type veth peer name a1 && ip link set a0 up && sleep 600 & wait"
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Poll a named condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {seconds} s: {what}")
-        os.sched_yield()
+SCRIPT = "ip link add a0 type veth peer name a1 && ip link set a0 up && tail -f /dev/null & wait"
 
 
 def start(run_id: str, *command: str) -> subprocess.Popen[bytes]:

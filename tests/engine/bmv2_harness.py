@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import wait_for
+
 PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 START_SECONDS = 6
 """simple_switch begins with the packet files this long after its start: tables come first."""
@@ -52,6 +54,17 @@ def read_pcap(path: Path) -> list[bytes]:
     return out
 
 
+def _listens(port: int) -> bool:
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _runs(proc: subprocess.Popen[bytes], tmp: Path) -> bool:
+    if proc.poll() is not None:
+        raise RuntimeError((tmp / "bmv2.log").read_text()[-500:])
+    return True
+
+
 def run(
     program: Mapping[str, Any],
     commands: Sequence[str],
@@ -79,24 +92,22 @@ def run(
     proc = subprocess.Popen(args, cwd=tmp, stdout=log, stderr=subprocess.STDOUT)
     try:
         began = time.monotonic()
-        while True:
-            if proc.poll() is not None:
-                raise RuntimeError((tmp / "bmv2.log").read_text()[-500:])
-            with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", thrift)) == 0:
-                    break
-            time.sleep(0.02)
+        wait_for("simple_switch listens", lambda: _runs(proc, tmp) and _listens(thrift))
         cli(thrift, commands)
         if time.monotonic() - began > START_SECONDS:
             raise RuntimeError("the tables took longer than simple_switch waits for packets")
-        done = began + START_SECONDS + len(packets) * gap_us / 1e6 + 0.3
-        sizes, since = -1, time.monotonic()
-        while time.monotonic() < done or time.monotonic() - since < 0.5:
-            now = sum((tmp / f"p{p}_out.pcap").stat().st_size for p in ports
-                      if (tmp / f"p{p}_out.pcap").exists())  # fmt: skip
-            if now != sizes:
-                sizes, since = now, time.monotonic()
-            time.sleep(0.05)
+        played = began + START_SECONDS + len(packets) * gap_us / 1e6 + 0.3
+        sizes, since = -1, began
+
+        def settled() -> bool:
+            nonlocal sizes, since
+            outputs = [path for p in ports if (path := tmp / f"p{p}_out.pcap").exists()]
+            now, size = time.monotonic(), sum(path.stat().st_size for path in outputs)
+            if size != sizes:
+                sizes, since = size, now
+            return _runs(proc, tmp) and now >= played and now - since >= 0.5
+
+        wait_for("all packets are played and no more come out", settled, played - began + 20)
         text = cli(thrift, read) if read else ""
     finally:
         proc.terminate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import subprocess
@@ -22,6 +23,7 @@ from softswitch.engine import (
 )
 from tests.engine.frames import mrc
 from tests.engine.programs import forwarder
+from tests.waiting import wait_for
 
 IGNORE_OUTGOING = 23
 SO_RCVBUFFORCE = 33
@@ -50,14 +52,6 @@ def tap(name: str) -> socket.socket:
     return s
 
 
-def until(what: str, test: Callable[[], bool], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not test():
-        if time.monotonic() > end:
-            raise AssertionError(f"never: {what}")
-        time.sleep(0.002)
-
-
 def two_ports(program: object = None, config: PortConfig | None = None) -> Engine:
     pair("hosta", "s1")
     pair("hostb", "s2")
@@ -75,7 +69,7 @@ def forward() -> None:
         frame = bytes.fromhex("02000000000102000000000286dd") + bytes(size - 14)
         a.send(frame)
         assert b.recv(10000) == frame
-    until("all counted", lambda: engine.port_stats(2).tx_packets == 5)
+    wait_for("all counted", lambda: engine.port_stats(2).tx_packets == 5)
     s = engine.port_stats(1)
     assert (s.rx_packets, s.rx_bytes) == (5, 14 + 60 + 1514 + 4200 + 9216)
     t = engine.totals()
@@ -107,27 +101,27 @@ def link_state() -> None:
     assert engine.port_up(2)
     began = time.monotonic()
     ip("link", "set", "hostb", "down")
-    until("down seen", lambda: not engine.port_up(2))
+    wait_for("down seen", lambda: not engine.port_up(2))
     took = time.monotonic() - began
     assert took < 0.5, took
     a = tap("hosta")
     a.send(bytes(60))
-    until("dropped", lambda: engine.port_stats(2).drops["port_down"] == 1)
+    wait_for("dropped", lambda: engine.port_stats(2).drops["port_down"] == 1)
     ip("link", "set", "hostb", "up")
-    until("up seen", lambda: engine.port_up(2))
+    wait_for("up seen", lambda: engine.port_up(2))
     changes = [(e.port, e.up) for e in engine.events() if isinstance(e, PortChange)]
     assert changes == [(2, False), (2, True)], changes
     b = tap("hostb")
     a.send(b"\1" * 60)
     assert b.recv(100) == b"\1" * 60
     ip("link", "set", "s2", "down")
-    until("own end down seen", lambda: not engine.port_up(2))
+    wait_for("own end down seen", lambda: not engine.port_up(2))
     ip("link", "set", "s2", "up")
-    until("own end up seen", lambda: engine.port_up(2))
+    wait_for("own end up seen", lambda: engine.port_up(2))
     a.send(b"\2" * 60)
     assert b.recv(100) == b"\2" * 60
     ip("link", "del", "hostb")
-    until("removed seen", lambda: not engine.port_up(2))
+    wait_for("removed seen", lambda: not engine.port_up(2))
 
 
 def reload() -> None:
@@ -140,8 +134,8 @@ def reload() -> None:
             a.send(bytes(60))
             sent += 1
         engine.load(forwarder(2 if i % 2 else 1))
-    until("all received", lambda: engine.totals().received == sent)
-    until("all settled", lambda: engine.totals().held == 0)
+    wait_for("all received", lambda: engine.totals().received == sent)
+    wait_for("all settled", lambda: engine.totals().held == 0)
     t = engine.totals()
     assert t.received == t.sent + t.dropped
 
@@ -176,8 +170,9 @@ def errors() -> None:
 def idle() -> None:
     """Nothing to do takes no time."""
     engine = two_ports()
+    taps = [tap("hosta"), tap("hostb")]
     before = engine.fidelity()
-    time.sleep(0.5)
+    assert select.select(taps, [], [], 0.5)[0] == []
     after = engine.fidelity()
     assert after.loops - before.loops <= 2, (before, after)
     assert after.cpu_ns - before.cpu_ns < 5_000_000

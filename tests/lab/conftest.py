@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from mrclab.namespace import RUN_ENV
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -44,15 +44,6 @@ def run_lab(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
         timeout=LIMIT,
         check=False,
     )
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = LIMIT) -> None:
-    """Poll a named condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {seconds:g} s: {what}")
-        os.sched_yield()
 
 
 @dataclass
@@ -105,7 +96,7 @@ def start_up(*arguments: str) -> UpLab:
             pytest.fail(f"lab up ended: {process.stdout.read() if process.stdout else ''}")
         return "switches" in lab.state()
 
-    wait_for("the lab is up", stands)
+    wait_for("the lab is up", stands, LIMIT)
     return lab
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mrclab.namespace import RUN_ENV
-from tests.lab.conftest import UpLab, run_lab, start_up, wait_for
+from tests.lab.conftest import UpLab, run_lab, start_up
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.net,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.p4rt import programs as p
 from tests.p4rt.client import INSERT, MODIFY, entry, lpm, member, wrap, write_request
 from tests.p4rt.conftest import make_device
 from tests.p4rt.fake import FakeEngine
+from tests.waiting import wait_for
 
 _SET = pb.SetForwardingPipelineConfigRequest
 _GET = pb.GetForwardingPipelineConfigRequest
@@ -122,13 +122,6 @@ def code(call: Callable[..., Any], *arguments: Any) -> Any:
     with pytest.raises(grpc.RpcError) as caught:
         whole()
     return caught.value.code()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "condition not reached"
-        time.sleep(0.01)
 
 
 def test_capabilities(running: Running) -> None:
@@ -371,7 +364,7 @@ def test_packets(running: Running) -> None:
     packet = pb.PacketOut(payload=b"hello")
     packet.metadata.add(metadata_id=1, value=b"\x03")
     primary.send(packet=packet)
-    until(lambda: bool(running.engine.frames))
+    wait_for("the frame is in the engine", lambda: running.engine.frames)
     assert running.engine.frames == [(3 << 7).to_bytes(2, "big") + b"hello"]
     running.engine.post(PacketIn((5 << 7).to_bytes(2, "big") + b"world", 0))
     reply = primary.next().packet

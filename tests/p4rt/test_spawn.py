@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from softswitch import spawn
 from softswitch.ctl import CtlClient
 from softswitch.options import UsageError
 from softswitch.spawn import SpawnError, SwitchArgs, SwitchFarm, read_config
+from tests.waiting import wait_for
 
 FAKE = str(Path(__file__).with_name("fake_spawn.py"))
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -32,13 +34,6 @@ def fake_nursery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawn, "NURSERY", [FAKE, "nursery"])
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
 def alive(pid: int) -> bool:
     """Running, and not a zombie."""
     try:
@@ -46,10 +41,6 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def until_dead(pid: int, what: str) -> None:
-    until(lambda: not alive(pid), what)
 
 
 def comm(pid: int) -> str:
@@ -105,19 +96,19 @@ def test_children_die_with_a_killed_nursery(farm: SwitchFarm) -> None:
     nursery = farm.pid
     assert nursery is not None
     os.kill(nursery, signal.SIGKILL)
-    for process in processes.values():
-        until_dead(process.pid, "a switch outlived the nursery")
+    pids = [process.pid for process in processes.values()]
+    wait_for("no switch outlives the nursery", lambda: not any(map(alive, pids)))
 
 
 _OWNER = """
-import sys, time
+import signal, sys
 sys.path.insert(0, {root!r})
 from softswitch import spawn
 spawn.NURSERY = [{fake!r}, "nursery"]
 farm = spawn.SwitchFarm()
 farm.start([spawn.SwitchArgs("a", {argv!r})])
 print(farm.processes["a"].pid, farm.pid, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 
@@ -131,19 +122,18 @@ def test_everything_dies_with_a_killed_owner() -> None:
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    for pid in pids:
-        until_dead(pid, f"process {pid} outlived its owner")
+    wait_for("no process outlives its owner", lambda: not any(map(alive, pids)))
 
 
 def test_a_switch_that_ends_is_reported() -> None:
-    ended: list[tuple[str, int]] = []
-    with SwitchFarm(on_exit=lambda name, status: ended.append((name, status))) as farm:
+    ended: queue.Queue[tuple[str, int]] = queue.Queue()
+    with SwitchFarm(on_exit=lambda name, status: ended.put((name, status))) as farm:
         processes = farm.start([args("a", 1), args("b", 2)])
         os.kill(processes["a"].pid, signal.SIGKILL)
-        until(lambda: bool(ended), "no report")
-        assert ended == [("a", -signal.SIGKILL)]
+        assert ended.get(timeout=20) == ("a", -signal.SIGKILL)
         assert set(farm.processes) == {"b"}
         assert alive(processes["b"].pid)
+        assert ended.empty()
 
 
 def busy_port() -> tuple[socket.socket, str]:

@@ -25,6 +25,7 @@ from controller.errors import ConnectError
 from controller.program import switch_program
 from controller.session import Pipeline, SwitchSession
 from tests.p4src import frames
+from tests.waiting import wait_for
 from topologies.plan import Plan
 from topologies.spec import load_spec
 
@@ -55,14 +56,12 @@ def make_ports() -> dict[int, socket.socket]:
 
 
 def connect(device_id: int) -> SwitchClient:
-    end = time.monotonic() + 20
-    while True:
-        try:
+    def connected() -> SwitchClient | None:
+        with contextlib.suppress(ConnectError):
             return SwitchClient("switch", ADDRESS, device_id, 1, lambda reason: None)
-        except ConnectError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
+        return None
+
+    return wait_for("the switch listens", connected)
 
 
 def collect(sockets: dict[int, socket.socket], wanted: int, seconds: float) -> list:
