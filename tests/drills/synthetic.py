@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -32,7 +33,7 @@ CAUSES = ("queue_full", "port_down", "loss", "blackhole", "pipeline", "rx_socket
 
 
 def plan() -> Plan:
-    return Plan.from_spec(load_spec("two-plane"))
+    return Plan.from_spec(load_spec(Path(__file__).parent.parent / "data" / "two-plane-100.yaml"))
 
 
 def drill() -> Drill:

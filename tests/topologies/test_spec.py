@@ -21,9 +21,9 @@ def test_two_plane_figures() -> None:
     assert two.thresholds == Thresholds(6, 24, 30, 45, 90, 1000)
     assert two.data_frame_bytes == 14 + 40 + 8 + 12 + 4 + 4 + 16 + 4 + 4096
     assert two.mtu == 4096 + 40 + 24 + 40 + 8 + 12 + 4 + 4 + 16 + 4 + 4
-    assert two.rto_ns == 262_144_000
-    # 8 ms of propagation; four hops of 4198 + 128 bytes at 100 Mb/s.
-    assert two.base_rtt_ns() == 4 * (2_000_000 + (4198 + 128) * 80)
+    assert two.rto_ns == 524_288_000
+    # 16 ms of propagation; four hops of 4198 + 128 bytes at 50 Mb/s.
+    assert two.base_rtt_ns() == 4 * (4_000_000 + (4198 + 128) * 160)
     assert two.base_rtt_ns(2) == two.base_rtt_ns() // 2
     assert two.bdp_bytes == 117_304
 

@@ -59,8 +59,8 @@ def test_bmv2_settings() -> None:
     assert commands[:4] == [
         "set_queue_depth 90 1 0",
         "set_queue_depth 1000 1 1",
-        "set_queue_rate 2977 1 0",
-        "set_queue_rate 24414 1 1",
+        "set_queue_rate 1488 1 0",
+        "set_queue_rate 12207 1 1",
     ]
     assert len(commands) == 8
 
