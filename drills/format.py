@@ -137,7 +137,10 @@ Expectations = dict[str, Bound]
 
 
 class FidelityBounds(SpecModel):
-    """When the machine counts as too slow for the run to mean anything. Lab times."""
+    """When the machine counts as too slow for the run to mean anything. Lab times.
+
+    The defaults suit a round trip of about 10 ms; a slower fabric can bear proportionally more.
+    """
 
     queue_late_p99: Duration = 2 * MS
     queue_late_max: Duration = 100 * MS
