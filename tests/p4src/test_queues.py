@@ -152,7 +152,7 @@ def test_an_idle_port_is_not_mistaken_for_one_that_died(make):
 
 def test_an_occupancy_that_does_not_move_is_believed_for_its_patience_only(make):
     switch = make(rate_bps=RATE)
-    patience_us = 102_048
+    patience_us = 204_096  # ten times what 30 full frames take at 50 Mb/s
     for waited_us, trimmed in ((patience_us - 1_000, 10), (patience_us + 1_000, 0)):
         now_us = switch.now // 1_000
         (first,) = switch.send(1, *burst(switch, 1))
