@@ -15,7 +15,7 @@ from difflib import get_close_matches
 import click
 
 from mrclab import __version__
-from mrclab.errors import EXIT_USAGE, UserError
+from mrclab.errors import EXIT_USAGE, EXIT_VOID, LabVoid, UserError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module, one line for the overview)
@@ -95,6 +95,9 @@ def main(argv: Sequence[str]) -> int:
         return _complain(error.ctx, f"{message[:1].lower() + message[1:]} (see ./{path} --help)")
     except click.ClickException as error:
         return _complain(None, error.format_message())
+    except LabVoid as error:
+        _complain(None, str(error))
+        return EXIT_VOID
     except UserError as error:
         return _complain(None, str(error))
     except (click.Abort, KeyboardInterrupt):

@@ -10,3 +10,10 @@ EXIT_VOID = 3
 
 class UserError(Exception):
     """Something the user can mend: one clear line, exit status 2, never a traceback."""
+
+
+class LabVoid(UserError):
+    """The lab stands but does not do what it should (self-test): exit status 3.
+
+    Not the user's mistake and no verdict on the fabric: a machine that is too slow, mostly.
+    """

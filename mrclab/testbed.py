@@ -17,13 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from controller.errors import ControllerError
+from controller.errors import ControllerError, SelfTestError
 from controller.fabric import FabricController
 from controller.selftest import Report, SelfTest
 from hosts.agent.client import AgentClient
 from mrclab import ROOT
 from mrclab.doctor import git_version
-from mrclab.errors import UserError
+from mrclab.errors import LabVoid, UserError
 from mrclab.hostagents import HostAgents
 from mrclab.namespace import STATE_DIR
 from mrclab.program import compiled
@@ -145,6 +145,8 @@ class Testbed:
             if self._self_test:
                 with self.steps.step("self-test: spread, marks, conservation"):
                     self._run_self_test()
+        except SelfTestError as error:
+            raise LabVoid(f"{error}; a busy or small machine does this, try again") from None
         except (BuildError, ControllerError) as error:
             raise UserError(str(error)) from None
         self._write_state()
