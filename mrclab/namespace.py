@@ -147,6 +147,19 @@ def _keep_mounts_private() -> None:
         os.close(own)
 
 
+def own_root() -> None:
+    """In a plain chroot, give this process a mount namespace in which "/" is a mount point.
+
+    util-linux's unshare(1) insists on that. Elsewhere, or without the right to, nothing changes.
+    """
+    mount_points = {line.split()[4] for line in Path("/proc/self/mountinfo").open()}
+    if "/" in mount_points or os.geteuid() != 0:
+        return
+    with contextlib.suppress(OSError):
+        _check(_libc.unshare(CLONE_NEWNS), "unshare")
+        _keep_mounts_private()
+
+
 def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:
     """First process of the PID namespace: private mounts, loopback up, then the command."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")

@@ -10,6 +10,7 @@ import click
 
 from mrclab import ROOT
 from mrclab.errors import EXIT_FAIL, EXIT_PASS
+from mrclab.namespace import own_root
 
 CHECKS = (
     ("ruff check", ["ruff", "check", "--quiet", "."]),
@@ -33,6 +34,7 @@ def test_command(no_checks: bool, pytest_args: tuple[str, ...]) -> int:
       sudo ./lab test
       ./lab test --no-checks tests/core -k nscc
     """
+    own_root()
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
     failed = []
     if not no_checks and not pytest_args:
