@@ -152,7 +152,9 @@ def own_root() -> None:
 
     util-linux's unshare(1) insists on that. Elsewhere, or without the right to, nothing changes.
     """
-    mount_points = {line.split()[4] for line in Path("/proc/self/mountinfo").open()}
+    mount_points = {
+        line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    }
     if "/" in mount_points or os.geteuid() != 0:
         return
     with contextlib.suppress(OSError):
