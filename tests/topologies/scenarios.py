@@ -218,7 +218,7 @@ def mininet_prompt_works(_tmp: Path) -> None:
 
     script = Path(_tmp) / "script"
     script.write_text(
-        "h0 ping -c 1 h3\npingall\nlink p0t0-0 p0t1-0 down\nnodes\nnet\nh2 ip -br a\n"
+        "h0 ping -c 1 h3\npingall\nlink p0t0-0 p0t1-0 down\nnodes\nnet\nh2 ip -c=never -br a\n"
     )
     with build(two_plane(), PythonForwarder()) as fabric:
         import logging
