@@ -89,6 +89,9 @@ def main(argv: Sequence[str]) -> int:
     """Run the command line. Returns the exit status (2: usage, with one line why)."""
     try:
         result = lab.main(args=list(argv), prog_name="lab", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return EXIT_USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "lab"
         message = " ".join(error.format_message().split())

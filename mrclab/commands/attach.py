@@ -31,7 +31,7 @@ def _entry(table: dict[str, Any], name: str, kind: str) -> Any:
         return table[name]
     near = get_close_matches(name, table, n=1, cutoff=0.4)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    raise UserError(f"no {kind} '{name}' in this lab{hint} ({kind}s: {', '.join(table)})")
+    raise UserError(f"no {kind} '{name}' in this lab{hint} (there are {', '.join(table)})")
 
 
 def resolve_switch(switches: dict[str, dict[str, Any]], name: str) -> str:

@@ -25,7 +25,8 @@ def give_to_caller(path: Path) -> None:
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if os.geteuid() != 0 or uid is None or gid is None:
         return
-    for entry in (path, *path.rglob("*")):
+    above = (ROOT / "runs",) if path.parent == ROOT / "runs" else ()
+    for entry in (*above, path, *path.rglob("*")):
         with contextlib.suppress(OSError):
             os.chown(entry, int(uid), int(gid), follow_symlinks=False)
 
@@ -41,7 +42,8 @@ def prepare_out(out: Path | None, run_id: str) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UserError(f"--out {directory}: {error.strerror}") from None
+        hint = "" if out is not None else "; name a folder of yours with --out"
+        raise UserError(f"can't write {directory}: {error.strerror}{hint}") from None
     return directory
 
 
@@ -87,7 +89,8 @@ def drill_command(
       sudo ./lab drill link-down --break never_demote      must fail
     """
     from drills.catalog import catalog_names, find
-    from drills.format import load_drill
+    from drills.format import check_names, load_drill
+    from mrclab.commands.fabric import load_plan
     from topologies.yamlspec import SpecError
 
     if list_:
@@ -97,6 +100,8 @@ def drill_command(
         raise UserError(f"which drill? One of {', '.join(catalog_names())}, or a YAML file")
     try:
         loaded = load_drill(find(drill))
+        plan = load_plan(str(loaded.fabric))
+        check_names(loaded, list(plan.links), list(plan.hosts))
     except SpecError as error:
         raise UserError(str(error)) from None
     check_switch(switch)
@@ -105,13 +110,11 @@ def drill_command(
     end_on_sigterm()
 
     from drills.runner import run_drill
-    from mrclab.commands.fabric import load_plan
     from mrclab.testbed import Testbed
 
     run_id = os.environ[RUN_ENV]
     run_dir = prepare_out(out, run_id)
     steps = Steps(quiet=json_)
-    plan = load_plan(str(loaded.fabric))
     steps.say(f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}")
     try:
         with Testbed(

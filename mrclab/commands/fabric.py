@@ -32,7 +32,7 @@ def summary(spec: FabricSpec) -> dict[str, str]:
         "switches": f"{spec.switches} ({spec.t0_per_plane} T0 + {spec.t1_per_plane} T1 a plane)",
         "hosts": f"{spec.hosts}, one NIC port per plane",
         "links": f"{format_rate(spec.link.rate)}, {format_duration(spec.link.delay)} each way",
-        "base RTT": f"{format_duration(spec.base_rtt_ns())} across a T1",
+        "base RTT": f"{spec.base_rtt_ns() / 1e6:.3g} ms across a T1",
         "BDP": f"{spec.bdp_bytes:,} bytes a plane",
         "ECN": f"{depths.kmin} to {depths.kmax} packets",
         "trim": f"{depths.trim} packets, {depths.trim_last_hop} towards hosts"
@@ -76,7 +76,7 @@ def fabric_command(fabric: str, json_: bool, mermaid_: bool, list_: bool) -> Non
     if mermaid_:
         print(mermaid(plan), end="")
         return
-    print(f"{plan.spec.name}: {plan.spec.description}")
+    print(f"{plan.spec.name}: {plan.spec.description}".removesuffix(": "))
     for key, value in summary(plan.spec).items():
         print(f"  {key:<10}{value}")
     print(f"\n  {'host':<6}{'plane':<7}{'interface':<11}{'address':<34}under")
