@@ -82,6 +82,11 @@ mkdir -p "$(dirname "$venv")" 2>/dev/null || true
 [ -w "$(dirname "$venv")" ] ||
     fail "can't write the virtual environment $venv: run sudo ./lab setup, or set MRCLAB_VENV to a folder of yours"
 
+for file in "$venv" "$venv.lock" "$venv.setup.log"; do
+    [ ! -e "$file" ] || [ -w "$file" ] ||
+        fail "the set-up is out of date and $file is not yours: run sudo ./lab setup"
+done
+
 # One set-up at a time; the second one waits and finds the stamp.
 exec 9>"$venv.lock"
 if command -v flock >/dev/null 2>&1; then

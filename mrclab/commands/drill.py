@@ -99,8 +99,10 @@ def drill_command(
     if drill is None:
         raise UserError(f"which drill? One of {', '.join(catalog_names())}, or a YAML file")
     try:
-        loaded = load_drill(find(drill))
-        plan = load_plan(str(loaded.fabric))
+        file = find(drill)
+        loaded = load_drill(file)
+        beside = file.parent / loaded.fabric  # a path counts from the drill's own folder
+        plan = load_plan(str(beside if beside.is_file() else loaded.fabric))
         check_names(loaded, list(plan.links), list(plan.hosts))
     except SpecError as error:
         raise UserError(str(error)) from None
