@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from topologies.plan import Plan
 
 
+CC_PARAMS: dict[str, dict[str, float]] = {"nscc": {"max_wnd_bdps": 2.0}}
+"""MaxWnd is 1.5 BDP by default (reference 5.2). The base RTT is seeded by small probes, and in a
+slowed network the serialisation of a full packet on four links is a sixth of the RTT on top; a
+host that is scheduled late needs some more."""
+
+
 def agent_config(
     plan: Plan,
     host: str,
@@ -57,7 +63,7 @@ def agent_config(
                 "backup": spec.ev.backup,
                 "min_active": spec.ev.min_active,
             },
-            "cc": {"name": cc, "base_rtt_ns": spec.base_rtt_ns()},
+            "cc": {"name": cc, "base_rtt_ns": spec.base_rtt_ns(), "params": CC_PARAMS.get(cc, {})},
         },
         "faults": list(faults),
     }
