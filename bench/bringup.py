@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mrclab.namespace import STATE_DIR
 from mrclab.progress import Steps
 from mrclab.testbed import Testbed
 from topologies.plan import Plan
@@ -33,7 +34,7 @@ def measure(fabric: str, seed: int) -> dict[str, Any]:
     """Bring a fabric up once, look at it, take it down."""
     plan = Plan.from_spec(load_spec(fabric))
     steps = Steps(quiet=True)
-    with tempfile.TemporaryDirectory(prefix="mrclab-") as scratch:
+    with tempfile.TemporaryDirectory(dir=STATE_DIR) as scratch:
         begin = time.monotonic()
         with Testbed(plan, run_id="bench", run_dir=Path(scratch), seed=seed, steps=steps) as bed:
             seconds = time.monotonic() - begin

@@ -26,6 +26,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from mrclab.errors import UserError
@@ -179,6 +180,15 @@ def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:
     os.execve(argv[0], list(argv), environment)
 
 
+def _catches(pid: int, number: int) -> bool:
+    """True when process `pid` has a handler for signal `number`."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
 def run_in_lab(run_id: str, argv: Sequence[str]) -> int:
     """Run `argv` as the first process of a new lab and wait for it.
 
@@ -207,11 +217,25 @@ def run_in_lab(run_id: str, argv: Sequence[str]) -> int:
             os.write(2, f"lab: can't set up the lab's namespaces: {error.strerror}\n".encode())
             os._exit(2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    cut_short: list[int] = []
+
+    def pass_on(received: int, _frame: FrameType | None) -> None:
+        number = received
+        if not _catches(child, received):
+            # An init ignores what it does not catch, and ours catches nothing until it has begun.
+            number = signal.SIGKILL
+            cut_short.append(received)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
     for number in passed_on:
-        signal.signal(number, lambda received, _frame: os.kill(child, received))
+        signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     _pid, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+    if os.WIFEXITED(status):
+        return os.waitstatus_to_exitcode(status)
+    return 128 + (cut_short[0] if cut_short else os.WTERMSIG(status))
 
 
 @dataclass(frozen=True)

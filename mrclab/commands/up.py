@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 import click
 
 from mrclab.commands.fabric import load_plan
 from mrclab.commands.options import check_switch, testbed_options
 from mrclab.enter import end_on_sigterm, rerun_in_lab
-from mrclab.namespace import RUN_ENV, inside
+from mrclab.namespace import RUN_ENV, STATE_DIR, inside
 from mrclab.progress import Steps
 
 
@@ -38,18 +36,18 @@ def up_command(fabric: str, switch: str, failover: str, seed: int) -> int:
     from mrclab.testbed import Testbed
 
     run_id = os.environ[RUN_ENV]
-    with (
-        tempfile.TemporaryDirectory(prefix="mrclab-") as scratch,
-        Testbed(
-            plan,
-            run_id=run_id,
-            run_dir=Path(scratch),
-            seed=seed,
-            switch=switch,
-            failover_groups=failover == "groups",
-            steps=Steps(),
-            command="up",
-        ) as testbed,
-    ):
+    # Where only the lab sees it: gone with the lab, even when that is killed.
+    scratch = STATE_DIR / "run"
+    scratch.mkdir()
+    with Testbed(
+        plan,
+        run_id=run_id,
+        run_dir=scratch,
+        seed=seed,
+        switch=switch,
+        failover_groups=failover == "groups",
+        steps=Steps(),
+        command="up",
+    ) as testbed:
         testbed.prompt()
     return 0

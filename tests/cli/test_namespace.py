@@ -120,3 +120,13 @@ def test_loopback_is_up_and_nothing_else_is_there() -> None:
     assert words[:3] == ["lo", "UNKNOWN", "127.0.0.1/8"]
     assert words[-1] == "mrclab"
     assert out.decode().count("\n") == 2
+
+
+def test_sigterm_ends_a_lab_that_has_no_handler_yet(
+    lab: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    """The kernel drops a signal that an init does not catch."""
+    run_id, process = lab
+    process.terminate()
+    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    wait_for("no process of the lab is left", lambda: not processes_of(run_id))
