@@ -74,6 +74,8 @@ def judge_fidelity(samples: Sequence[Event], bounds: FidelityBounds) -> Fidelity
     the readings are milliseconds; CPU left is the idle share of the whole machine.
     """
     missing: list[str] = []
+    if bounds.queue_late_p99 is None or bounds.timer_late_p95 is None:
+        raise ValueError("bounds without limits: call FidelityBounds.scaled first")
     switches = {e.src: e for e in samples if e.type == "ports" and e.get("late_p99_ns") is not None}
     hosts = [e for e in samples if e.type == "sample" and e.get("late_ns") is not None]
     cpus = [e for e in samples if e.type == "cpu"]

@@ -139,14 +139,23 @@ Expectations = dict[str, Bound]
 class FidelityBounds(SpecModel):
     """When the machine counts as too slow for the run to mean anything. Lab times.
 
-    The defaults suit a round trip of about 10 ms; a slower fabric can bear proportionally more.
+    What is not given follows from how slow the fabric is: see `scaled`.
     """
 
-    queue_late_p99: Duration = 2 * MS
+    queue_late_p99: Duration | None = None
     queue_late_max: Duration = 100 * MS
-    timer_late_p95: Duration = 15 * MS
+    timer_late_p95: Duration | None = None
     timer_late_max: Duration = 100 * MS
     cpu_left: Share = 0.08
+
+    def scaled(self, time_scale: int) -> FidelityBounds:
+        """With every limit filled in: 2 us for queues and 15 us for timers in real time."""
+        return self.model_copy(
+            update={
+                "queue_late_p99": self.queue_late_p99 or 2_000 * time_scale,
+                "timer_late_p95": self.timer_late_p95 or 15_000 * time_scale,
+            }
+        )
 
 
 class Variant(SpecModel):

@@ -60,7 +60,7 @@ def judge(
         reasons.append(f"the record is incomplete: {_words(error)}")
         return _void(drill, info, tuple(reasons))
     within = [s for s in samples if phases.steady <= s.t <= phases.stop]
-    fidelity = judge_fidelity(within, drill.fidelity)
+    fidelity = judge_fidelity(within, drill.fidelity.scaled(view.time_scale))
     integrity = judge_integrity(events)
     crossing = Crossing(view, phases.flows)
     grace = max(MIN_GRACE_NS, GRACE_RTTS * loaded_rtt(samples, phases))
