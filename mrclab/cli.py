@@ -6,6 +6,7 @@ Every mistake of the user ends in one line on standard error and exit status 2.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -85,10 +86,17 @@ def _complain(context: click.Context | None, message: str) -> int:
     return EXIT_USAGE
 
 
+def _drop_output() -> None:
+    """Keep Python from complaining again when it flushes standard output on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str]) -> int:
     """Run the command line. Returns the exit status (2: usage, with one line why)."""
     try:
         result = lab.main(args=list(argv), prog_name="lab", standalone_mode=False)
+        if sys.stdout is not None:  # None: the caller closed it
+            sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         return EXIT_USAGE
@@ -107,8 +115,13 @@ def main(argv: Sequence[str]) -> int:
         print("lab: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader (head, less) went away: not an error. Keep Python from
-        # complaining again when it flushes on exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (head, less) went away: not an error.
+        _drop_output()
         return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _drop_output()
+        what = f" {error.filename}" if error.filename else ""
+        return _complain(None, f"can't write{what}: {error.strerror}; make room and try again")
     return result if isinstance(result, int) else 0

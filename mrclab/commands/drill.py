@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,22 @@ from mrclab.progress import Steps
 
 EXIT_OF = {"pass": EXIT_PASS, "fail": EXIT_FAIL, "void": EXIT_VOID}
 
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+class OutFolder(click.Path):
+    """A folder; an empty text (an unset variable in a script) does not mean the current one."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            self.fail("it is empty, name a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 def give_to_caller(path: Path) -> None:
     """Under sudo, what a run wrote belongs to the user who called sudo."""
@@ -33,6 +50,9 @@ def give_to_caller(path: Path) -> None:
 
 def prepare_out(out: Path | None, run_id: str) -> Path:
     """The run directory, made. Raises UserError when it holds another run or can't be made."""
+    if out is not None and out.resolve().is_relative_to("/run"):
+        # There the lab has a tmpfs of its own: the run would be gone with it.
+        raise UserError(f"--out {out}: a lab can't write below /run; name another folder")
     directory = (out if out is not None else ROOT / "runs" / run_id).absolute()
     if (directory / "summary.json").exists():
         raise UserError(f"--out {directory}: holds a run already; name another folder")
@@ -52,7 +72,7 @@ def prepare_out(out: Path | None, run_id: str) -> Path:
 @testbed_options
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=OutFolder(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Run directory (default: runs/<run id>).",
 )
@@ -131,6 +151,13 @@ def drill_command(
             command=f"drill {loaded.name}",
         ) as testbed:
             verdict = run_drill(loaded, testbed, run_dir, seed=seed, progress=not json_).verdict
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        raise UserError(
+            f"can't write {run_dir}: {error.strerror}; the run has no verdict, make room or "
+            "name another folder with --out"
+        ) from None
     finally:
         give_to_caller(run_dir)
     if json_:

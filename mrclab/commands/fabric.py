@@ -69,6 +69,8 @@ def fabric_command(fabric: str, json_: bool, mermaid_: bool, list_: bool) -> Non
     if list_:
         print("\n".join(catalog_names()))
         return
+    if json_ and mermaid_:
+        raise UserError("--json or --mermaid, not both")
     plan = load_plan(fabric)
     if json_:
         print(json.dumps(as_json(plan), indent=2))
