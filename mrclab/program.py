@@ -12,6 +12,8 @@ from mrclab import ROOT
 from mrclab.errors import UserError
 
 SOURCE = ROOT / "p4src" / "mrc_fabric.p4"
+DIGEST = "sha256"
+"""File beside the compiled ones that says what they must be."""
 
 
 def cache_dir() -> Path:
@@ -39,6 +41,23 @@ def _fingerprint(source: Path, p4c: str | None) -> str:
     return digest.hexdigest()[:20]
 
 
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name != DIGEST:
+            digest.update(f"\0{path.name}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _whole(folder: Path) -> bool:
+    """True when the files are there as they were written."""
+    try:
+        return (folder / DIGEST).read_text() == _digest(folder)
+    except (OSError, ValueError):
+        return False
+
+
 def compiled(source: Path = SOURCE) -> tuple[Path, Path]:
     """(bmv2 JSON, P4Info) of a program, compiled when it has changed since the last time.
 
@@ -49,14 +68,17 @@ def compiled(source: Path = SOURCE) -> tuple[Path, Path]:
     folder = cache_dir() / "p4" / _fingerprint(source, shutil.which("p4c-bm2-ss"))
     json_path = folder / f"{source.stem}.json"
     info_path = folder / f"{source.stem}.p4info.txtpb"
-    if json_path.exists() and info_path.exists():
+    if _whole(folder):
         return json_path, info_path
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             made = Path(scratch) / "out"
             compile_program(source, made)
+            (made / DIGEST).write_text(_digest(made))
             # Whole or not at all; another lab may have been faster.
+            if folder.exists() and not _whole(folder):
+                folder.rename(Path(scratch) / "damaged")
             if not folder.exists():
                 made.rename(folder)
     except P4Error as error:

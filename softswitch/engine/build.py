@@ -1,7 +1,9 @@
 """Compile C to shared objects, once per content.
 
 The name of a shared object is the hash of everything that went into it, so a stale file
-cannot be picked up and a cached one needs no compiler.
+cannot be picked up and a cached one needs no compiler. The hash of the file itself is its
+last bytes (the loader does not look there): a damaged file would crash who loads it, so it
+is built again instead.
 """
 
 from __future__ import annotations
@@ -66,6 +68,16 @@ def _contents(sources: Sequence[Path | str], include: Sequence[Path]) -> bytes:
     return h.digest()
 
 
+def _whole(path: Path) -> bool:
+    """True when the file is there as it was built."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    length = hashlib.sha256().digest_size
+    return data[-length:] == hashlib.sha256(data[:-length]).digest()
+
+
 def build_shared(
     sources: Sequence[Path | str],
     name: str,
@@ -113,7 +125,7 @@ def _build(
     out_dir = directory or cache_dir()
     out_dir.mkdir(parents=True, exist_ok=True)
     target = out_dir / f"{name}-{key.hexdigest()[:32]}{suffix}"
-    if target.exists():
+    if _whole(target):
         return target
     cc = compiler()
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=out_dir) as tmp:
@@ -135,5 +147,7 @@ def _build(
         if done.returncode != 0:
             lines = [x for x in done.stderr.splitlines() if "error" in x] or ["no message"]
             raise BuildError(f"{cc} could not compile {name}: {lines[0].strip()}")
+        with made.open("ab") as file:
+            file.write(hashlib.sha256(made.read_bytes()).digest())
         os.replace(made, target)
     return target
