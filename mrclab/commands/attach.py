@@ -109,7 +109,7 @@ def exec_command(run_id: str | None, host: str, command: tuple[str, ...]) -> Non
     """
     lab = pick_lab(run_id)
     pid = _entry(_ready_state(lab)["hosts"], host, "host")["pid"]
-    _exec([*lab.enter_argv(), "--", "mnexec", "-a", str(pid), *command])
+    _exec([*lab.enter_argv(), "--", "mnexec", "-a", str(pid), "--", *command])
 
 
 @click.command("shell")
