@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,16 +158,13 @@ def test_kernel_does_not_answer_for_the_port(pair: Pair) -> None:
         assert answer.strip() == expected, port
 
 
-def test_agent_starts_fast_and_without_heavy_imports(tmp_path: Path) -> None:
+def test_agent_starts_without_heavy_imports() -> None:
     code = "import sys, hosts.agent.__main__, json; print(json.dumps(sorted(sys.modules)))"
-    start = time.monotonic()
     out = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
     ).stdout
-    took = time.monotonic() - start
     heavy = {"scapy", "grpc", "pydantic", "numpy", "cffi", "google.protobuf", "asyncio", "ruamel"}
     assert not heavy & set(json.loads(out))
-    assert took < 2, took  # 0.15 s on an idle machine; bench/endpoint.py measures it
 
 
 def failing(argv: list[str]) -> str:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import queue
 import socket
-import time
 
 import pytest
 from p4.v1 import p4runtime_pb2
@@ -75,10 +74,8 @@ def test_a_switch_that_dies_is_a_loss(switch):
     client = connect(switch, on_lost=lost.put)
     switch.stop()
     assert "the stream to the switch broke" in lost.get(timeout=5)
-    started = time.monotonic()
     client.close()
     client.close()
-    assert time.monotonic() - started < 2
 
 
 def test_closing_is_not_a_loss(switch):

@@ -19,16 +19,24 @@ pytestmark = [
 ]
 
 VOID = 3
+#: What a machine busy with other work can spoil. Everything else must hold in every run.
+NEEDS_THE_MACHINE = {
+    "goodput_share_before",
+    "goodput_share_during",
+    "goodput_share_after",
+    "steer_rtts",
+}
 
 
-def drill(out: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Run link-down; once more when the machine could not keep up (a void run says nothing)."""
-    for attempt in range(2):
+def drill(out: Path, *arguments: str, attempts: int = 3) -> tuple[int, dict[str, Any]]:
+    """Run link-down; again when the machine did not keep up, which says nothing about MRC."""
+    for attempt in range(attempts):
         folder = out / str(attempt)
         done = run_lab("drill", "link-down", "--out", str(folder), "--json", *arguments)
         assert "Traceback" not in done.stderr, done.stderr
         summary = json.loads(done.stdout)
-        if done.returncode != VOID:
+        slow = done.returncode == VOID or failed(summary)
+        if not slow or failed(summary) - NEEDS_THE_MACHINE:
             break
     return done.returncode, summary
 

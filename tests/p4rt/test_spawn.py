@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,11 +59,9 @@ def farm() -> Iterator[SwitchFarm]:
 
 
 def test_a_fabric_of_eight(farm: SwitchFarm, tmp_path: Path) -> None:
-    begin = time.monotonic()
     processes = farm.start(
         [args(f"p0t0-{i}", i + 1, "--ctl", str(tmp_path / str(i))) for i in range(8)]
     )
-    assert time.monotonic() - begin < 5
     assert list(processes) == sorted(processes, key=list(processes).index)
     assert {item.device_id for item in processes.values()} == set(range(1, 9))
     for name, process in processes.items():

@@ -8,7 +8,6 @@ import select
 import socket
 import struct
 import subprocess
-import time
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
@@ -112,9 +111,7 @@ def cut_and_repair(_tmp: Path) -> None:
     with build(two_plane(), PythonForwarder()) as fabric:
         links = fabric.links
         for name in ("p0t0-0:p0t1-1", "h0:p0t0-0"):
-            before = time.monotonic()
             state = links.cut(name)
-            assert time.monotonic() - before < 2
             assert state.down
             assert not state.up
             assert not state.b.admin_up
@@ -266,16 +263,6 @@ def failures_leave_nothing(_tmp: Path) -> None:
 def _children() -> int:
     out = subprocess.run(["ps", "-e", "-o", "stat="], capture_output=True, text=True, check=True)
     return sum(not line.startswith("Z") for line in out.stdout.split())
-
-
-def bring_up_is_fast(_tmp: Path) -> None:
-    began = time.monotonic()
-    with build(two_plane(), PythonForwarder()) as fabric:
-        seconds = time.monotonic() - began
-        print({k: round(v, 3) for k, v in fabric.timings.items()}, round(seconds, 3))
-        assert seconds < 3
-        assert fabric.timings["links"] < 1
-    print("stop", time.monotonic() - began - seconds)
 
 
 def netlink_explains_refusals(_tmp: Path) -> None:

@@ -28,7 +28,6 @@ pytestmark = [
         "counters_add_up",
         "mininet_prompt_works",
         "failures_leave_nothing",
-        "bring_up_is_fast",
         "evs_take_the_predicted_links",
     ],
 )
