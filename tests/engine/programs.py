@@ -205,11 +205,11 @@ class Build:
         return program
 
 
-def forwarder(port: int = 2, **more: Any) -> Json:
-    """Everything goes out of one port, as it came."""
+def forwarder(port: int = 2, field: str = "egress_spec", **more: Any) -> Json:
+    """Everything goes out of one port (or, `field` mcast_grp, to one group), as it came."""
     b = Build()
     b.header("eth", [("dst", 48), ("src", 48), ("type", 16)])
-    b.run("ingress", "out", [assign("standard_metadata", "egress_spec", const(port))])
+    b.run("ingress", "out", [assign("standard_metadata", field, const(port))])
     b.extra.update(more)
     return b.json()
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from softswitch.engine import Engine, NoSuchPort, PortChange, PortConfig
+from softswitch.engine import Engine, NoSuchPort, PortChange, PortConfig, Replica
 from tests.engine.programs import by_priority, forwarder
 
 RATE = 100_000_000
@@ -56,6 +56,28 @@ def test_rate_that_does_not_divide() -> None:
         engine.receive(1, bytes(999), 0)
     last = drain(engine)[-1][0]
     assert abs(last - 1000 * 999 * 8e9 / rate) < 2
+
+
+def test_pacing_is_exact_however_late_the_driver_comes() -> None:
+    """A second of 100 Mb/s on two ports: at every look, exactly the frames that are due."""
+    r = random.Random(5)
+    engine = Engine(forwarder(2, field="mcast_grp"))
+    engine.mc_group_set(2, [Replica(2), Replica(3)])
+    engine.add_port(1)
+    for p in (2, 3):
+        engine.add_port(p, PortConfig(rate_bps=RATE, queue_limits=(100,)))
+    size, count = 1250, 10_000
+    frame_ns, now, offered, seen = size * NS_PER_BYTE, 0, 0, {2: 0, 3: 0}
+    while min(seen.values()) < count:
+        while offered < min(count, seen[2] + 90):
+            engine.receive(1, bytes(size), now)
+            offered += 1
+        now += r.choice([1, 1000, frame_ns, r.randint(1, 40 * frame_ns)])
+        for p, _ in engine.frames_to_send(now):
+            seen[p] += 1
+        due = min(count, now // frame_ns)
+        assert seen == {2: due, 3: due}
+    assert engine.port_stats(2).drops["queue_full"] == 0
 
 
 def test_tail_drop_and_depth() -> None:
