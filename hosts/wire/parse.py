@@ -342,7 +342,10 @@ _Found = tuple[int, int, int, int, int, int, bytes, bytes]
 
 def _find_udp(frame: Buffer, size: int) -> _Found | None:
     """(ip offset, udp offset, UDP bytes by the IP length, tc, label, hop limit, src, dst) of the
-    innermost IP packet: IPv4, or IPv6 once encapsulated in IPv6 (section 1)."""
+    innermost IP packet: IPv4, or IPv6 once encapsulated in IPv6 (section 1).
+
+    Switches mark and trim by the outer header: the DSCP of an encapsulated packet is the outer one,
+    and it is CE when either header is (RFC 6040)."""
     ethertype = frame[12] << 8 | frame[13]
     ip = 14
     if ethertype == ETHERTYPE_IPV4:
@@ -358,7 +361,12 @@ def _find_udp(frame: Buffer, size: int) -> _Found | None:
             return None
         header = frame[after]
         after += 8 + 8 * frame[after + 1]
-    return _ipv6(frame, after, size) if header == NEXT_HEADER_IPV6 else None
+    found = _ipv6(frame, after, size) if header == NEXT_HEADER_IPV6 else None
+    if found is None:
+        return None
+    inner, outer = found[3], (frame[ip] << 8 | frame[ip + 1]) >> 4 & 0xFF
+    tc = outer & 0xFC | (3 if outer & 3 == 3 else inner & 3)
+    return (*found[:3], tc, *found[4:])
 
 
 def _ipv6(frame: Buffer, ip: int, size: int) -> _Found | None:
