@@ -106,6 +106,8 @@ HEADERS: dict[str, tuple[type[Header], int, tuple[str, ...]]] = {
     ),
     "eeth": (Eeth, 36, (*_TYPE_NXT, "op", "res2", "tx_timestamp", "res3")),
 }
+PMTUS = (256, 512, 1024, 2048, 4096, 8192)
+"""Bytes: what First and Middle packets may carry."""
 _RESERVED = ("res", "res1", "res2", "res3", "res4")
 _CONTROL = {
     Opcode.ACK: ("aeth",),
@@ -165,14 +167,16 @@ def decode(
     packing: EvPacking = EvPacking.LABEL_HIGH,
     ports: frozenset[int] = UDP_PORTS,
     dscp: Dscp | None = None,
+    bth_icrc: bool | None = None,
 ) -> dict[str, Any]:
     """Decode a frame, an IP packet, or bytes from BTH on. Never raises, whatever the bytes.
 
-    `dscp` names the code points on which a cut packet is no problem.
+    `dscp` names the code points on which a cut packet is no problem. `bth_icrc` says whether
+    bytes from BTH on end with the iCRC; None leaves it to their lengths.
     """
     reader = _Reader(bytes(data))
     if start == "bth":
-        _bth_on(reader, None, trimmed=False)
+        _bth_on(reader, None, trimmed=False, has_icrc=bth_icrc)
     elif start == "ip":
         version = reader.data[0] >> 4 if reader.data else 0
         _ip(reader, ETHERTYPE_IPV4 if version == 4 else ETHERTYPE_IPV6, packing, ports, dscp)
@@ -340,7 +344,13 @@ def _ipv6_chain(r: _Reader) -> dict[str, Any] | None:
     return _ipv6(r, "ipv6")
 
 
-def _bth_on(r: _Reader, spans: tuple[int, int, int] | None, *, trimmed: bool) -> None:
+def _bth_on(
+    r: _Reader,
+    spans: tuple[int, int, int] | None,
+    *,
+    trimmed: bool,
+    has_icrc: bool | None = True,
+) -> None:
     """BTH and all after it. `spans`: offsets of IP and UDP and the end by the UDP length."""
     bth = _header(r, "bth")
     if bth is None:
@@ -362,7 +372,25 @@ def _bth_on(r: _Reader, spans: tuple[int, int, int] | None, *, trimmed: bool) ->
         if fields is None:
             return
         _judge(r, key, fields)
-    _trailer(r, spans, bth, keys, trimmed)
+    if has_icrc is None:
+        has_icrc = _ends_with_icrc(r, bth)
+    _trailer(r, spans, bth, keys, trimmed, has_icrc)
+
+
+def _ends_with_icrc(r: _Reader, bth: dict[str, Any]) -> bool:
+    """Whether bytes from BTH on end with an iCRC, as far as the lengths tell (else: yes)."""
+    if "reth" not in r.out:
+        return r.left != 0
+    whole = int(r.out["reth"]["dmalen"])
+    without = r.left - int(bth["pad"])
+    having = without - 4
+    opcode = bth["opcode"]
+    if opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM):
+        return without != whole
+    if opcode in (Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE):
+        return without not in PMTUS
+    fits = {whole % pmtu or pmtu for pmtu in PMTUS}
+    return without not in fits or having in fits
 
 
 def _trailer(
@@ -371,14 +399,19 @@ def _trailer(
     bth: dict[str, Any],
     keys: tuple[str, ...],
     trimmed: bool,
+    has_icrc: bool,
 ) -> None:
     """Payload, pad bytes, iCRC."""
     end = spans[2] if spans else len(r.data)
     pad = int(bth["pad"])
     data = "reth" in keys
-    if trimmed or (spans is None and r.at == end):  # bytes from BTH on, without iCRC
+    if trimmed or not has_icrc:
+        fill = 0 if trimmed else min(pad, end - r.at)
         if data:
-            r.out["payload"] = r.data[r.at : end].hex()
+            r.out["payload"] = r.data[r.at : end - fill].hex()
+            r.at = end - fill
+        if fill:
+            r.out["pad_bytes"] = r.data[r.at : end].hex()
             r.at = end
         return
     room = end - r.at - pad - 4

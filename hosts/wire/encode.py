@@ -22,6 +22,7 @@ from hosts.wire.constants import (
 )
 from hosts.wire.decode import HEADERS, headers_after_bth, ones_complement_sum
 from hosts.wire.entropy import split_ev
+from hosts.wire.headers import Header
 from hosts.wire.icrc import icrc_ip
 from hosts.wire.template import mac_bytes
 
@@ -105,13 +106,26 @@ def _header(key: str, given: dict[str, Any]) -> bytes:
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool):
             raise EncodeError(f"{key}.{name}: {value!r} is not an integer")
-    header = layout(**values)
-    raw = header.pack()
+    try:
+        raw = layout(**values).pack()
+    except struct.error as error:
+        wide = next((n for n, v in values.items() if _alone(layout, n, v) is None), None)
+        what = f"{key}.{wide}: {values[wide]} does not fit" if wide else f"{key}: {error}"
+        raise EncodeError(what) from None
     back = layout.unpack(raw)._asdict()
     for name, value in values.items():
         if back[name] != value and not (key == "seth" and name == "ack_psn_offset"):
             raise EncodeError(f"{key}.{name}: {value} does not fit")
     return raw
+
+
+def _alone(layout: type[Header], name: str, value: int) -> bytes | None:
+    """A header with this one field set, or None when the field does not hold the value."""
+    zeros = {n: 0 for n in layout._fields if n not in layout._field_defaults}
+    try:
+        return layout(**{**zeros, name: value}).pack()
+    except struct.error:
+        return None
 
 
 def _udp(fields: dict[str, Any], packing: EvPacking, carried: int) -> bytes:

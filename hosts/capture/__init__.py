@@ -1,0 +1,1 @@
+"""Captures: hex text and pcap/pcapng files in, pcapng out."""
