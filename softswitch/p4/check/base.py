@@ -134,11 +134,20 @@ class CheckerBase(ABC):
         if ref.name in ("bit", "int", "varbit"):
             return self._sized_type(ref)
         if ref.name == "tuple":
-            return t.TTuple(tuple(self.type_of(a) for a in ref.args))
+            return t.TTuple(tuple(self._tuple_item(a) for a in ref.args))
         if ref.name == "list" and ref.args:
-            return t.TList(self.type_of(ref.args[0]))
+            return t.TList(self._tuple_item(ref.args[0]))
         decl = self.lookup(ref.name, ref.span, "type", ref.absolute)
         return self._declared_type(ref, decl)
+
+    def _tuple_item(self, ref: ast.TypeRef) -> t.Type:
+        """An element of a tuple, list or generic struct: something that holds a value."""
+        type_ = self.type_of(ref)
+        if ref.dont_care:
+            raise self.reporter.fail(ref.span, "'_' is no type here: write the type itself")
+        if isinstance(type_, (t.TVoid, t.TExtern, t.TArch, t.TBlock)):
+            raise self.reporter.fail(ref.span, f"a value cannot contain a '{type_}'")
+        return type_
 
     def _sized_type(self, ref: ast.TypeRef) -> t.Type:
         if ref.size is None:
@@ -156,14 +165,15 @@ class CheckerBase(ABC):
         return t.bits(width, ref.name == "int")
 
     def _declared_type(self, ref: ast.TypeRef, decl: Any) -> t.Type:
-        args = tuple(self.type_of(a) for a in ref.args)
+        struct = isinstance(decl, ast.StructLike)
+        args = tuple(self._tuple_item(a) if struct else self.type_of(a) for a in ref.args)
         if isinstance(decl, ast.Node):
             self.used.add(decl)
         if isinstance(decl, t.TVar):
             return decl
         if isinstance(decl, ast.StructLike):
             self._arity(ref, decl.type_params, args)
-            return self._struct_type(decl, args)
+            return self._struct_type(ref, decl, args)
         if isinstance(decl, (ast.TypedefDecl, ast.EnumDecl)):
             if args:
                 raise self.reporter.fail(ref.span, f"type '{ref.name}' takes no type arguments")
@@ -192,16 +202,29 @@ class CheckerBase(ABC):
                 ref.span, f"type '{ref.name}' takes {len(params)} type arguments, got {len(args)}"
             )
 
-    def _struct_type(self, decl: ast.StructLike, args: tuple[t.Type, ...]) -> t.TStruct:
+    def _struct_type(
+        self, ref: ast.TypeRef, decl: ast.StructLike, args: tuple[t.Type, ...]
+    ) -> t.TStruct:
         assert isinstance(decl.type, t.TStruct)
         if not args:
             return decl.type
+        for arg in args:
+            if isinstance(arg, t.TStruct) and arg.decl is decl:
+                raise self.reporter.fail(
+                    ref.span, f"'{decl.name}' cannot be a type argument of itself"
+                )
         key = (decl, *args)
         found = self._generic_structs.get(key)
         if found is None:
             binding = dict(zip(decl.type.args, args, strict=True))
             fields = {n: t.substitute(f, binding) for n, f in decl.type.fields.items()}
             found = t.TStruct(decl.name, decl.kind, decl, fields, args)
+            for field in decl.fields:
+                problem = field_problem(decl.kind, fields.get(field.name, t.UNKNOWN))
+                if problem:
+                    raise self.reporter.fail(
+                        ref.span, f"'{found}', field '{field.name}': {problem}"
+                    )
             self._generic_structs[key] = found
         return found
 
@@ -238,3 +261,28 @@ class CheckerBase(ABC):
         if not isinstance(e.value, int) or isinstance(e.value, bool):
             raise self.reporter.fail(e.span, f"{what} has to be a compile-time integer")
         return e.value
+
+
+def field_problem(kind: str, type_: t.Type) -> str:
+    """Why a field of a header, header_union or struct cannot have this type, or ""."""
+    base = t.base(type_)
+    if isinstance(
+        base,
+        (t.TInt, t.TVoid, t.TString, t.TMatchKind, t.TExtern, t.TBlock, t.TArch, t.TList, t.TSet),
+    ):
+        return f"a field cannot have type '{type_}'"
+    open_ = isinstance(base, (t.TVar, t.TUnknown))
+    if kind == "header_union" and not open_ and not t.is_header(base):
+        return "members of a header union have to be headers"
+    if kind == "header" and not open_:
+        if t.is_struct(base):
+            assert isinstance(base, t.TStruct)
+            for name, part in base.fields.items():
+                if field_problem("header", part):
+                    return (
+                        f"a field of a header cannot have type '{type_}': its field '{name}' is "
+                        f"'{part}'"
+                    )
+        elif not isinstance(base, (t.TBits, t.TBool, t.TVarbit)):
+            return f"a field of a header cannot have type '{type_}'"
+    return ""

@@ -80,8 +80,13 @@ class CallChecker(ExprChecker):
         ctor = self._overload(type_.decl.name, ctors, args, span)
         binding: dict[t.Type, t.Type] = {}
         vars_ = type_.decl.type_vars
-        if type_.args:
-            binding.update(zip(vars_, type_.args, strict=True))
+        for var, given in zip(vars_, type_.args, strict=False):
+            if isinstance(given, (t.TExtern, t.TArch, t.TBlock)):
+                raise self.reporter.fail(
+                    span, f"'{given}' cannot be a type argument of '{type_.decl.name}'"
+                )
+            if not isinstance(given, t.TUnknown) or self.reporter.errors:
+                binding[var] = given
         bound = self.bind(type_.decl.name, ctor.params, args, span, binding, vars_)
         missing = [str(v) for v in vars_ if v not in binding]
         if missing:
@@ -112,9 +117,9 @@ class CallChecker(ExprChecker):
             func.type = t.FUNCTION
             result = self._finish(e, method, binding, expected)
             if base.decl.name == "packet_in" and method.name == "extract":
-                extracted = e.type_values[0]
-                if not t.is_header(extracted) and not isinstance(extracted, t.TUnknown):
-                    raise self.reporter.fail(e.span, f"extract needs a header, not '{extracted}'")
+                self._extract(e, e.type_values[0], len(method.params))
+            elif base.decl.name == "packet_in" and method.name == "lookahead":
+                self._lookahead(e, e.type_values[0])
             return result
         if func.member == "apply":
             return self._apply(e, func, base)
@@ -127,6 +132,31 @@ class CallChecker(ExprChecker):
         if isinstance(base, t.TUnknown):
             return done(e, t.UNKNOWN)
         raise self.reporter.fail(func.member_span, f"a value of type '{base}' has no methods")
+
+    def _extract(self, e: ast.Call, type_: t.Type, params: int) -> None:
+        if isinstance(type_, t.TUnknown) or e.args[0].expr is None:
+            return
+        if not t.is_header(type_):
+            raise self.reporter.fail(e.span, f"extract needs a header, not '{type_}'")
+        varies = _varbits(type_) > 0
+        if varies and params == 1:
+            raise self.reporter.fail(
+                e.args[0].span,
+                f"header '{type_}' has a varbit field: extract needs its length in bits too, "
+                "extract(h, bits)",
+            )
+        if not varies and params == 2:
+            raise self.reporter.fail(
+                e.args[0].span, f"header '{type_}' has no varbit field: extract it without a length"
+            )
+
+    def _lookahead(self, e: ast.Call, type_: t.Type) -> None:
+        if isinstance(type_, t.TUnknown):
+            return
+        if t.width_of(type_) is None or _varbits(type_) or isinstance(t.base(type_), t.TVarbit):
+            raise self.reporter.fail(
+                e.span, f"lookahead needs a type of fixed width, not '{type_}'"
+            )
 
     def _static(self, e: ast.Call, func: ast.Member, base: ast.TypeExpr) -> ast.Expr:
         type_ = self.type_of(base.ref)
@@ -259,7 +289,12 @@ class CallChecker(ExprChecker):
                 if not isinstance(given, t.TUnknown):
                     binding[var] = given
         returns = function.return_type or t.VOID
-        if isinstance(returns, t.TVar) and returns not in binding and expected is not None:
+        if (
+            isinstance(returns, t.TVar)
+            and returns not in binding
+            and expected is not None
+            and not isinstance(expected, (t.TUnknown, t.TInt))
+        ):
             binding[returns] = expected
         e.bound = self.bind(
             function.name, function.params, e.args, e.span, binding, function.type_vars
@@ -269,11 +304,35 @@ class CallChecker(ExprChecker):
                 raise self.reporter.fail(
                     e.span, f"cannot infer type argument '{var}' of '{function.name}'"
                 )
+        if function.is_extern or e.kind == "extern_method":
+            self._extern_arguments(e, function, binding)
         e.type_values = [binding[v] for v in function.type_vars]
         value = None
         if function.is_extern and function.name == "static_assert":
             value = self._static_assert(e)
         return done(e, t.substitute(returns, binding), value)
+
+    def _extern_arguments(
+        self, e: ast.Call, function: ast.FunctionDecl, binding: dict[t.Type, t.Type]
+    ) -> None:
+        """What a type parameter of an extern stands for has to be the type of a value."""
+        for param, value in e.bound:
+            if value is None or not isinstance(param.type, t.TVar):
+                continue
+            type_ = binding.get(param.type, typed(value))
+            what = f"parameter '{param.name}' of '{function.name}'"
+            number = _unsized(value)
+            if isinstance(type_, t.TInt) or (isinstance(type_, t.TTuple) and number is not None):
+                place = number if number is not None else value
+                raise self.reporter.fail(
+                    place.span, f"{what}: give the number a width, such as 32w{place.value or 0}"
+                )
+            if isinstance(type_, t.TRecord):
+                raise self.reporter.fail(
+                    value.span, f"{what}: no struct is known for this list: write (S){{...}}"
+                )
+            if isinstance(type_, _NO_VALUES) or (isinstance(type_, t.TString) and param.direction):
+                raise self.reporter.fail(value.span, f"{what}: a '{type_}' cannot be passed here")
 
     def _static_assert(self, e: ast.Call) -> bool | None:
         args = {p.name: x for p, x in e.bound}
@@ -289,6 +348,8 @@ class CallChecker(ExprChecker):
     def _action(self, e: ast.Call, action: ast.ActionDecl) -> ast.Expr:
         if self.context not in ("control", "action"):
             raise self.reporter.fail(e.span, f"an action cannot be called in {_a(self.context)}")
+        if e.type_args:
+            raise self.reporter.fail(e.span, f"action '{action.name}' takes no type arguments")
         e.kind = "action"
         e.target = action
         self.used.add(action)
@@ -311,6 +372,14 @@ class CallChecker(ExprChecker):
             if sum(1 for p in c.params if not _optional(p)) <= len(args) <= len(c.params)
             and given <= {p.name for p in c.params}
         ]
+        if len(matching) > 1:
+            places = ", ".join(
+                f"{c.span.file.name}:{c.span.line}" for c in matching if not c.span.file.system
+            )
+            raise self.reporter.fail(
+                span, f"the call of '{name}' fits more than one declaration ({places}); name the "
+                "arguments"
+            )  # fmt: skip
         if matching:
             return matching[0]
         if len(candidates) == 1:
@@ -371,16 +440,19 @@ class CallChecker(ExprChecker):
             self.lvalue(value, what)
             return value
         if isinstance(target, (t.TExtern, t.TArch, t.TBlock)):
-            self._check_object(what, target, value)
+            self._check_object(what, target, value, binding)
             return value
         if t.has_var(target):
             return value
         return self.coerce(value, target, what)
 
-    def _check_object(self, what: str, target: t.Type, value: ast.Expr) -> None:
+    def _check_object(
+        self, what: str, target: t.Type, value: ast.Expr, binding: dict[t.Type, t.Type]
+    ) -> None:
         source = typed(value)
         if isinstance(target, t.TArch) and isinstance(source, t.TBlock):
-            return  # the signature was checked while inferring
+            self._infer_block(target, source, dict(binding), set(target.decl.type_vars))
+            return
         if isinstance(target, t.TExtern) and isinstance(source, t.TExtern):
             if source.decl is target.decl and (
                 not target.args
@@ -515,6 +587,19 @@ class CallChecker(ExprChecker):
                     f"parameter '{have.name}' of '{block.name}' is a '{htype}', '{decl.name}' "
                     f"needs '{wtype}' here",
                 )
+
+
+_NO_VALUES = (
+    t.TTable, t.TAction, t.TFunction, t.TApplyResult, t.TActionRun, t.TSet, t.TBlock, t.TArch,
+    t.TExtern, t.TVoid,
+)  # fmt: skip
+
+
+def _unsized(e: ast.Expr) -> ast.Expr | None:
+    """The first integer without a width in a list, or the integer itself."""
+    if isinstance(e, ast.ListExpr):
+        return next((found for i in e.items if (found := _unsized(i)) is not None), None)
+    return e if isinstance(e.type, t.TInt) else None
 
 
 def _optional(param: ast.Param) -> bool:

@@ -176,7 +176,7 @@ class ConvertChecker(CheckerBase):
                     e.span, f"'{target}' cannot be built from a list of fields"
                 )
             return self._shape_record(e, target)
-        e.fields = [(n, self.expr(x)) for n, x in e.fields]
+        e.fields = [(n, self.expr(x, t.UNKNOWN)) for n, x in e.fields]
         return done(e, t.TRecord(tuple((n, typed(x)) for n, x in e.fields)))
 
     # ---- what can be assigned to

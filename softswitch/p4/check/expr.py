@@ -10,6 +10,9 @@ from softswitch.p4.check.convert import ConvertChecker
 from softswitch.p4.check.nodes import done, is_literal, typed
 from softswitch.p4.diagnostics import Span, did_you_mean
 
+_INCOMPARABLE = (
+    t.TExtern, t.TFunction, t.TTable, t.TAction, t.TVoid, t.TBlock, t.TArch, t.TApplyResult, t.TSet,
+)  # fmt: skip
 _COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -44,7 +47,7 @@ class ExprChecker(ConvertChecker):
         if isinstance(e, ast.Call):
             return self.call(e, expected)
         if isinstance(e, ast.ListExpr):
-            e.items = [self.expr(i) for i in e.items]
+            e.items = [self.expr(i, t.UNKNOWN) for i in e.items]
             values = [i.value for i in e.items]
             value = values if all(v is not None for v in values) and values else None
             return done(e, t.TTuple(tuple(typed(i) for i in e.items)), value)
@@ -53,6 +56,10 @@ class ExprChecker(ConvertChecker):
         if isinstance(e, ast.InvalidHeader):
             return done(e, t.INVALID)
         if isinstance(e, ast.DefaultExpr):
+            if expected is None:
+                raise self.reporter.fail(
+                    e.span, "'...' stands for a default value; no type is known here"
+                )
             return done(e, t.UNKNOWN)
         if isinstance(e, ast.TypeExpr):
             raise self.reporter.fail(e.span, f"'{e.ref.name}' is a type; a value is expected here")
@@ -259,6 +266,12 @@ class ExprChecker(ConvertChecker):
         left, right = e.left.value, e.right.value
         if e.op in ("/", "%") and right == 0 and isinstance(right, int):
             raise self.reporter.fail(e.right.span, "division by zero")
+        if e.op in ("/", "%"):
+            for side in (e.left, e.right):
+                if isinstance(side.value, int) and side.value < 0:
+                    raise self.reporter.fail(
+                        side.span, f"'{e.op}' is not defined for negative numbers"
+                    )
         if left is None or right is None:
             return None
         try:
@@ -291,6 +304,10 @@ class ExprChecker(ConvertChecker):
             raise self.reporter.fail(e.left.span, f"'{e.op}' cannot be applied to '{e.left.type}'")
         if not isinstance(right, (t.TBits, t.TInt, t.TUnknown)):
             raise self.reporter.fail(e.right.span, f"cannot shift by a '{e.right.type}'")
+        if isinstance(e.right.type, t.TNew):
+            raise self.reporter.fail(
+                e.right.span, f"cannot shift by a '{e.right.type}': cast it to '{right}'"
+            )
         if isinstance(right, t.TBits) and right.signed:
             raise self.reporter.fail(e.right.span, "cannot shift by a signed amount")
         if isinstance(left, t.TInt) and e.left.value is not None and e.right.value is None:
@@ -333,8 +350,16 @@ class ExprChecker(ConvertChecker):
         raise self.reporter.fail(span, f"{what}: operands are '{a}' and '{b}'{hint}")
 
     def _comparable(self, e: ast.Binary, type_: t.Type) -> None:
-        if isinstance(type_, (t.TExtern, t.TFunction, t.TTable, t.TAction, t.TVoid, t.TBlock)):
+        if isinstance(type_, t.TActionRun):
+            raise self.reporter.fail(
+                e.span, "'action_run' can be used in a switch only: switch (t.apply().action_run)"
+            )
+        if isinstance(type_, _INCOMPARABLE):
             raise self.reporter.fail(e.span, f"values of type '{type_}' cannot be compared")
+        if is_literal(e.left) and is_literal(e.right) and isinstance(type_, t.TRecord):
+            raise self.reporter.fail(
+                e.span, "no struct is known for these lists: cast one, such as (S){...}"
+            )
 
     def _ternary(self, e: ast.Ternary, expected: t.Type | None) -> ast.Expr:
         e.cond = self.coerce(self.expr(e.cond), t.BOOL, "the condition")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softswitch.p4 import ast
+from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
+from softswitch.p4.check.base import field_problem
+from softswitch.p4.check.rules import check_rules
 from softswitch.p4.check.stmt import StmtChecker
 from softswitch.p4.diagnostics import Reporter, Stop
 
@@ -23,9 +25,15 @@ class Checked:
 def check(program: ast.Program, reporter: Reporter) -> Checked:
     """Check a whole program; raises P4Error when anything is wrong with it."""
     checker = ProgramChecker(reporter)
+    check_rules(program, reporter)
     for decl in program.decls:
         checker.top(decl)
     main = checker.globals.names.get("main")
+    if main is not None and not isinstance(main, ast.InstanceDecl):
+        where = main[0] if isinstance(main, list) else main
+        reporter.error(
+            where.span, "'main' has to be the instance of a package: V1Switch(...) main;"
+        )
     if not isinstance(main, ast.InstanceDecl):
         if not reporter.errors:
             span = program.decls[-1].span if program.decls else program.span
@@ -121,17 +129,9 @@ class ProgramChecker(StmtChecker):
         self.declare(decl)
 
     def _field_type(self, decl: ast.StructLike, field: ast.FieldDecl, type_: t.Type) -> None:
-        kind = t.base(type_)
-        if isinstance(kind, (t.TInt, t.TVoid, t.TString, t.TMatchKind, t.TExtern, t.TBlock)):
-            raise self.reporter.fail(field.ref.span, f"a field cannot have type '{type_}'")
-        if decl.kind == "header_union" and not t.is_header(kind) and not t.has_var(kind):
-            raise self.reporter.fail(field.ref.span, "members of a header union have to be headers")
-        if decl.kind == "header" and not (
-            isinstance(kind, (t.TBits, t.TBool, t.TVarbit, t.TVar)) or t.is_struct(kind)
-        ):
-            raise self.reporter.fail(
-                field.ref.span, f"a field of a header cannot have type '{type_}'"
-            )
+        problem = field_problem(decl.kind, type_)
+        if problem:
+            raise self.reporter.fail(field.ref.span, problem)
 
     def _typedef(self, decl: ast.TypedefDecl) -> None:
         under = self.type_of(decl.ref)
@@ -157,7 +157,7 @@ class ProgramChecker(StmtChecker):
             self.declare(decl)
             return
         under = self.type_of(decl.ref)
-        if not isinstance(t.base(under), t.TBits):
+        if not isinstance(under, t.TBits):
             raise self.reporter.fail(decl.ref.span, f"an enum needs bit<> or int<>, not '{under}'")
         values: dict[str, int] = {}
         decl.type = t.TSerEnum(decl.name, under, values, decl)
@@ -165,7 +165,13 @@ class ProgramChecker(StmtChecker):
         for member in decl.members:
             assert member.init is not None
             try:
-                member.init = self.coerce(self.expr(member.init), t.base(under), member.name)
+                member.init = self.expr(member.init)
+                value = member.init.value
+                if isinstance(value, int) and not fold.fits(value, under):
+                    raise self.reporter.fail(
+                        member.init.span, f"{value} does not fit in '{under}', the type of the enum"
+                    )
+                member.init = self.coerce(member.init, under, member.name)
                 if not isinstance(member.init.value, int):
                     raise self.reporter.fail(member.init.span, "the value has to be a constant")
                 values[member.name] = member.init.value
@@ -201,6 +207,7 @@ class ProgramChecker(StmtChecker):
                     )
                 if isinstance(param.type, t.TVoid):
                     raise self.reporter.fail(param.ref.span, "a parameter cannot be void")
+                self._object_param(param, param.type)
                 if isinstance(param.type, (t.TInt, t.TString)) and param.direction:
                     raise self.reporter.fail(
                         param.ref.span,
@@ -210,6 +217,24 @@ class ProgramChecker(StmtChecker):
                 param.type = param.type or t.UNKNOWN
             if declare:
                 self.declare(param)
+
+    def _object_param(self, param: ast.Param, type_: t.Type) -> None:
+        """Externs, parsers and controls are passed as they are, never copied."""
+        if isinstance(type_, t.TBlock):
+            kind = "control" if isinstance(type_.decl, ast.ControlDecl) else "parser"
+            raise self.reporter.fail(
+                param.ref.span,
+                f"a parameter cannot have type '{type_}': declare the {kind} type without a body",
+            )
+        if isinstance(type_, (t.TExtern, t.TArch)) and param.direction:
+            raise self.reporter.fail(
+                param.ref.span, f"a parameter of type '{type_}' cannot have a direction"
+            )
+        if isinstance(type_, t.TExtern) and type_.decl.type_params and not type_.args:
+            names = ", ".join(p.name for p in type_.decl.type_params)
+            raise self.reporter.fail(
+                param.ref.span, f"'{type_}' needs type arguments: {type_}<{names}>"
+            )
 
     def _extern(self, decl: ast.ExternDecl) -> None:
         decl.type = t.TExtern(decl)
@@ -328,7 +353,10 @@ class ProgramChecker(StmtChecker):
             if state.name not in reached:
                 self.reporter.warn(state.span, f"state '{state.name}' is never reached")
         if not reached & {"accept", "reject"}:
-            self.reporter.warn(decl.span, f"parser '{decl.name}' never accepts nor rejects")
+            self.reporter.error(
+                decl.span,
+                f"parser '{decl.name}' never reaches accept or reject: its states go in a circle",
+            )
 
     def _enter(self, context: str, ctor_params: list[ast.Param]) -> tuple[str, set[ast.Param]]:
         outer = self.context, self.ctor_params
@@ -345,6 +373,11 @@ class ProgramChecker(StmtChecker):
             elif isinstance(local, ast.ValueSetDecl):
                 local.type = self.type_of(local.ref)
                 local.size = self.expr(local.size)
+                if not isinstance(local.size.value, int) and not self._known_later(local.size):
+                    raise self.reporter.fail(
+                        local.size.span,
+                        f"the size of value set '{local.name}' has to be a constant",
+                    )
                 self.declare(local)
             else:
                 self.local(local)

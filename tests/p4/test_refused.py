@@ -1,0 +1,67 @@
+"""Ill-typed programs p4c refuses, as small as they get; each says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.p4.support import refused
+
+_T = "actions = { NoAction; }"
+BAD = [
+    ({"parser": "state start { transition start; }"}, "never reaches accept or reject"),
+    ({"top": "extern X { X(); void f(in X x); }"}, "cannot take itself"),
+    ({"top": "extern X { void X(); }"}, "constructor 'X' cannot have a return type"),
+    ({"top": "extern X { X(bit<8> a); X(bit<8> a); }"}, "declares 'X' twice"),
+    ({"top": "extern X { } control C(in X x) { apply {} }"}, "cannot have a direction"),
+    ({"top": "extern void f(out bit<8> x = 1);"}, "'out' parameters have no default value"),
+    ({"top": "extern void f(@optional in bit<8> x = 1);"}, "one of the two"),
+    ({"top": "bit<8> f(@optional in bit<8> x) { return x; }"}, "cannot be @optional"),
+    ({"top": "control C()(in bit<8> x) { apply {} }"}, "cannot have a direction ('in')"),
+    ({"top": "control A() { apply {} } control C()(A a) { apply {} }"}, "cannot have type 'A'"),
+    ({"top": "extern X<T> { X(); } control C(X x) { apply {} }"}, "needs type arguments: X<T>"),
+    ({"top": "extern void f<T>(in T x);", "apply": "f(5);"}, "a width, such as 32w5"),
+    ({"top": "extern void f<T>(in T x);", "apply": "f({a = m.x});"}, "no struct is known"),
+    ({"top": "extern void f<T>(in T x);", "apply": 'f("s");'}, "a 'string' cannot be passed"),
+    ({"top": "extern void f<T>(in T x);", "locals": f"table t {{ {_T} }}", "apply": "f(t);"},
+     "a 'table' cannot be passed"),
+    ({"types": "enum bit<4> E { A = 16 }"}, "16 does not fit in 'bit<4>'"),
+    ({"types": "type bit<8> b_t; enum b_t E { A = 1 }"}, "an enum needs bit<> or int<>"),
+    ({"types": "header V { varbit<8> v; }", "parser":
+      "V v; state start { pkt.extract(v); transition accept; }"}, "extract needs its length"),
+    ({"parser": "state start { pkt.extract(hdr.h, 8); transition accept; }"},
+     "has no varbit field"),
+    ({"parser": "state start { pkt.lookahead<void>(); transition accept; }"},
+     "lookahead needs a type of fixed width"),
+    ({"parser": "value_set<bit<8>>(m.x) v; state start { transition accept; }"},
+     "the size of value set 'v' has to be a constant"),
+    ({"types": "header_union U<T> { T t; }", "apply": "U<bit<8>> u;"},
+     "members of a header union have to be headers"),
+    ({"types": "header G<T> { T t; }", "apply": "G<int> g;"}, "a field cannot have type 'int'"),
+    ({"types": "struct S<T> { T t; }", "apply": "S<_> s;"}, "'_' is no type here"),
+    ({"apply": "tuple<void, bit<8>> s;"}, "a value cannot contain a 'void'"),
+    ({"apply": "if ((...) && (...)) {}"}, "'...' stands for a default value"),
+    ({"apply": "switch (...) {}"}, "'...' stands for a default value"),
+    ({"apply": "m.t = {a = 8w1} == {a = 8w1};"}, "no struct is known for these lists"),
+    ({"locals": f"table t {{ {_T} }}", "apply": "m.t = t.apply() == t.apply();"},
+     "cannot be compared"),
+    ({"types": "type bit<8> s_t;", "apply": "m.x = m.x << (s_t)1;"}, "cannot shift by a 's_t'"),
+    ({"locals": "action f() {}", "apply": "f<bit<8>>();"}, "takes no type arguments"),
+    ({"locals": f"table t {{ default_action = NoAction; {_T} }}"}, "has to come after 'actions'"),
+    ({"locals": f"table t {{ {_T} entries = {{ 1: NoAction; }} key = {{ m.x: exact; }} }}"},
+     "have to come after 'key'"),
+    ({"locals": f"table t {{ {_T} entries = {{ 1: NoAction; }} }}"}, "has entries but no key"),
+    ({"locals": "@a[] @a[] action f() {}"}, "@a[...] is given twice"),
+    ({"locals": "@name(4) action f() {}"}, '@name needs one text: @name("...")'),
+    ({"locals": "@hidden(1) action f() {}"}, "@hidden takes no argument"),
+    ({"locals": '@id("x") action f() {}'}, "@id needs one number"),
+    ({"types": "struct V { @match(1 + 1) bit<8> f; }"}, "@match needs a match kind"),
+    ({"types": '@p4runtime_translation("u", bool) type bit<8> b_t;'}, "needs a URI and a type"),
+    ({"top": "@pkginfo() const bit<8> k = 1;"}, "@pkginfo needs keys and values"),
+    ({"types": "struct S { bit<8> _; }"}, "'_' is not a name"),
+    ({"top": "extern main { }"}, "'main' has to be the instance of a package"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parts", "message"), BAD, ids=[m[:40] for _, m in BAD])
+def test_refused_with_a_reason(parts: dict[str, str], message: str) -> None:
+    assert message in refused(**parts)
