@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -17,6 +18,30 @@ CHECKS = (
     ("ruff format", ["ruff", "format", "--check", "--quiet", "."]),
     ("mypy", ["mypy", "--no-error-summary", "."]),
 )
+
+# Debian packages that only tests want: command, package.
+TEST_PACKAGES = (("tshark", "tshark"),)
+APT_SECONDS = 300
+
+
+def install_test_packages() -> None:
+    """As root, fetch what only tests want. Without it (no network) those tests say why they skip."""
+    missing = [package for command, package in TEST_PACKAGES if shutil.which(command) is None]
+    if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    print(f"== Debian packages for tests: {' '.join(missing)}", flush=True)
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    install = ["apt-get", "-y", "-q", "--no-install-recommends", "install", *missing]
+    for command in (install, ["apt-get", "-q", "update"], install):
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, check=False, timeout=APT_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            break
+        if done.returncode == 0 and command is install:
+            return
+    print("   can't be had now: the tests that want them skip", flush=True)
 
 
 @click.command(
@@ -37,6 +62,8 @@ def test_command(no_checks: bool, pytest_args: tuple[str, ...]) -> int:
     own_root()
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
     failed = []
+    if not pytest_args:
+        install_test_packages()
     if not no_checks and not pytest_args:
         for name, arguments in CHECKS:
             print(f"== {name}", flush=True)
