@@ -114,21 +114,26 @@ static const struct rt_ops ops = {op_digest, op_log};
 
 /* ---- packet store ------------------------------------------------------------------ */
 
-int pool_make(struct sw *sw, u32 phv_size) {
+int store_make(struct store *st, u32 phv_size, u32 buffer) {
   size_t head = (sizeof(struct pkt) + phv_size + 63) & ~(size_t)63;
-  size_t stride = head + ((BUF_SIZE + 63) & ~(size_t)63);
-  size_t bytes = stride * sw->pool_packets;
+  size_t stride = head + ((buffer + 63) & ~(size_t)63);
+  size_t bytes = stride * st->packets;
   u8 *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                  -1, 0);
   if (mem == MAP_FAILED) return ERR_MEMORY;
-  if (sw->pool) munmap(sw->pool, sw->pool_bytes);
-  sw->pool = mem;
-  sw->pool_bytes = bytes;
-  sw->pool_head = head;
-  sw->pool_stride = stride;
-  sw->free_pkts = NULL;
-  sw->held = sw->carved = 0;
+  store_drop(st);
+  st->pool = mem;
+  st->bytes = bytes;
+  st->head = head;
+  st->stride = stride;
   return 0;
+}
+
+void store_drop(struct store *st) {
+  if (st->pool) munmap(st->pool, st->bytes);
+  st->pool = NULL;
+  st->free_pkts = NULL;
+  st->carved = 0;
 }
 
 mrc_sw *mrc_new(uint64_t seed, uint32_t queues, uint32_t drop_port, uint32_t packets) {
@@ -141,7 +146,8 @@ mrc_sw *mrc_new(uint64_t seed, uint32_t queues, uint32_t drop_port, uint32_t pac
   pthread_cond_init(&sw->ev_cond, &ca);
   pthread_condattr_destroy(&ca);
   sw->queues = queues < 1 ? 1 : queues > MAX_QUEUES ? MAX_QUEUES : queues;
-  sw->pool_packets = packets < 16 ? 16 : packets;
+  sw->own.packets = packets < 16 ? 16 : packets;
+  sw->store = &sw->own;
   sw->core.drop_port = drop_port;
   sw->core.ops = &ops;
   sw->next_dl = sw->idle_next = NEVER;
@@ -152,7 +158,8 @@ mrc_sw *mrc_new(uint64_t seed, uint32_t queues, uint32_t drop_port, uint32_t pac
   sw->ev.buf = mmap(NULL, EVENT_RING, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   sw->ev.cap = EVENT_RING;
-  if (!sw->ports || !sw->core.scratch || sw->ev.buf == MAP_FAILED || pool_make(sw, 64)) {
+  if (!sw->ports || !sw->core.scratch || sw->ev.buf == MAP_FAILED ||
+      store_make(&sw->own, 64, BUF_SIZE)) {
     if (sw->ev.buf == MAP_FAILED) sw->ev.buf = NULL;
     mrc_free(sw);
     return NULL;
@@ -182,7 +189,7 @@ void mrc_free(mrc_sw *sw) {
   free(sw->ports);
   free(sw->core.scratch);
   if (sw->ev.buf) munmap(sw->ev.buf, sw->ev.cap);
-  if (sw->pool) munmap(sw->pool, sw->pool_bytes);
+  store_drop(&sw->own);
   pthread_mutex_destroy(&sw->mu);
   pthread_cond_destroy(&sw->ev_cond);
   free(sw);
@@ -217,7 +224,9 @@ int mrc_load(mrc_sw *sw, const char *path, char *err, uint32_t errlen) {
   program_drop(sw);
   sw->dl = dl;
   sw->prog = pr;
-  int rc = pool_make(sw, pr->phv_size);
+  sw->store = &sw->own;
+  sw->held = 0;
+  int rc = store_make(&sw->own, pr->phv_size, BUF_SIZE);
   if (!rc) rc = tables_make(sw);
   if (!rc) rc = state_make(sw);
   if (rc) {

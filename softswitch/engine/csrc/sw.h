@@ -46,6 +46,7 @@ struct port {
   int fd;                  /* driver: -1 when not attached */
   int ifindex;
   u8 want_out;
+  void *wire;              /* virtual time: what this port is wired to, see net.c */
 };
 
 struct replica { u32 port, rid; };
@@ -55,6 +56,23 @@ struct replicas { u32 id, n, length, cos; struct replica *r; struct replicas *ne
 struct evring { u8 *buf; u32 cap, head, used; };
 
 struct driver;
+
+/* Packet buffers. A switch has its own; switches of one virtual network share one, so that a
+ * frame goes from switch to switch without a copy. */
+struct store {
+  u8 *pool;
+  size_t bytes;
+  u32 packets, carved;        /* slots; how many were ever handed out */
+  size_t head, stride;
+  struct pkt *free_pkts;
+};
+
+/* Virtual time: whoever owns the clock is told what a switch would do next and what leaves
+ * it. NULL when the switch stands alone. */
+struct sw_hooks {
+  void (*next)(struct sw *sw, struct port *pt);                 /* pt->next has changed */
+  void (*leave)(struct sw *sw, struct port *pt, struct pkt *p); /* a frame is out, at core.now */
+};
 
 struct sw {
   struct sw_core core;     /* first: the program casts to it */
@@ -66,12 +84,8 @@ struct sw {
   const struct mrc_program *prog;
   void *dl;
   u8 running;
-  /* packet store */
-  u8 *pool;
-  size_t pool_bytes;
-  u32 pool_packets, carved;   /* slots; how many were ever handed out */
-  size_t pool_head, pool_stride;
-  struct pkt *free_pkts;
+  const struct sw_hooks *hooks;
+  struct store own, *store;
   u32 held;
   /* ports */
   struct port **ports;     /* MAX_PORT pointers */
@@ -116,24 +130,29 @@ static inline struct pkt *fifo_pop(struct fifo *f) {
   return p;
 }
 
-static inline struct pkt *pkt_alloc(struct sw *sw) {
-  struct pkt *p = sw->free_pkts;
+static inline struct pkt *store_take(struct store *st) {
+  struct pkt *p = st->free_pkts;
   if (likely(p != NULL)) {
-    sw->free_pkts = p->next;
-  } else if (sw->carved < sw->pool_packets) {
+    st->free_pkts = p->next;
+  } else if (st->carved < st->packets) {
     /* slots are touched only when needed, so that memory follows use */
-    u8 *at = sw->pool + sw->pool_stride * sw->carved++;
+    u8 *at = st->pool + st->stride * st->carved++;
     p = (struct pkt *)at;
-    p->buf = at + sw->pool_head;
-  } else {
-    return NULL;
+    p->buf = at + st->head;
   }
-  sw->held++;
+  return p;
+}
+static inline void store_give(struct store *st, struct pkt *p) {
+  p->next = st->free_pkts;
+  st->free_pkts = p;
+}
+static inline struct pkt *pkt_alloc(struct sw *sw) {
+  struct pkt *p = store_take(sw->store);
+  if (p) sw->held++;
   return p;
 }
 static inline void pkt_free(struct sw *sw, struct pkt *p) {
-  p->next = sw->free_pkts;
-  sw->free_pkts = p;
+  store_give(sw->store, p);
   sw->held--;
 }
 static inline struct port *port_get(struct sw *sw, u32 n) {
@@ -141,7 +160,8 @@ static inline struct port *port_get(struct sw *sw, u32 n) {
 }
 
 /* sw.c */
-int pool_make(struct sw *sw, u32 phv_size);
+int store_make(struct store *st, u32 phv_size, u32 buffer);
+void store_drop(struct store *st);
 void event_push(struct sw *sw, u32 type, const void *a, u32 alen, const void *b, u32 blen);
 void seed_rng(u64 s[4], u64 seed);
 /* table.c */
@@ -156,6 +176,8 @@ struct replicas *pre_find(struct replicas **b, u32 id);
 /* tm.c */
 void pkt_reset(struct pkt *p, u32 port, u32 len);
 void rx_frame(struct sw *sw, struct port *pt, struct pkt *p, i64 now);
+void rx_arrived(struct sw *sw, struct port *pt, struct pkt *p);
+void port_step(struct sw *sw, struct port *pt, i64 t, i64 now);
 void advance(struct sw *sw, i64 now);
 void port_state(struct sw *sw, struct port *pt, int up, i64 now);
 void drop_all(struct sw *sw, int cause);

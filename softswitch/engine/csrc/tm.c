@@ -31,6 +31,7 @@ void port_next(struct sw *sw, struct port *pt) {
   if (pt->rxd.head && pt->rxd.head->t_out < t) t = pt->rxd.head->t_out;
   pt->next = t;
   if (t < sw->next_dl) sw->next_dl = t;
+  if (sw->hooks) sw->hooks->next(sw, pt);
 }
 
 static void make_due(struct sw *sw, struct port *pt) {
@@ -54,7 +55,8 @@ static void leave(struct sw *sw, struct port *pt, struct pkt *p) {
   } else {
     pt->st.tx_packets++;
     pt->st.tx_bytes += p->len;
-    fifo_push(&sw->out, p);
+    if (sw->hooks) sw->hooks->leave(sw, pt, p);
+    else fifo_push(&sw->out, p);
   }
 }
 
@@ -380,6 +382,15 @@ static void ingress(struct sw *sw, struct pkt *p) {
   settle(sw);
 }
 
+/* A frame that has come all the way, the port's rx delay included. */
+void rx_arrived(struct sw *sw, struct port *pt, struct pkt *p) {
+  pt->st.rx_packets++;
+  pt->st.rx_bytes += p->len;
+  sw->tot.received++;
+  if (!pt->up || !pt->admin) drop(sw, pt, p, DROP_DOWN);
+  else ingress(sw, p);
+}
+
 /* A frame from the wire; p is filled. Caller has called advance(now). */
 void rx_frame(struct sw *sw, struct port *pt, struct pkt *p, i64 now) {
   pt->st.rx_packets++;
@@ -401,6 +412,25 @@ void rx_frame(struct sw *sw, struct port *pt, struct pkt *p, i64 now) {
 
 /* ---- time --------------------------------------------------------------------------------------- */
 
+/* What a port has to do at `t`: all that reaches the end of the wire, then one frame that came
+ * in or the queues. `now` is what the clock shows. */
+void port_step(struct sw *sw, struct port *pt, i64 t, i64 now) {
+  struct pkt *p;
+  if (t > sw->core.now) sw->core.now = t;
+  while (pt->txd.head && pt->txd.head->t_out <= t) {
+    p = fifo_pop(&pt->txd);
+    leave(sw, pt, p);
+  }
+  if (pt->rxd.head && pt->rxd.head->t_out <= t) {
+    p = fifo_pop(&pt->rxd);
+    ingress(sw, p);
+  } else {
+    serve(sw, pt, t, now);
+    settle(sw);
+  }
+  port_next(sw, pt);
+}
+
 void advance(struct sw *sw, i64 now) {
   if (sw->idle_next <= now) {
     idle_scan(sw, now);
@@ -416,20 +446,7 @@ void advance(struct sw *sw, i64 now) {
       }
     sw->next_dl = t;
     if (t > now) break;
-    if (t > sw->core.now) sw->core.now = t;
-    struct pkt *p;
-    while (pt->txd.head && pt->txd.head->t_out <= t) {
-      p = fifo_pop(&pt->txd);
-      leave(sw, pt, p);
-    }
-    if (pt->rxd.head && pt->rxd.head->t_out <= t) {
-      p = fifo_pop(&pt->rxd);
-      ingress(sw, p);
-    } else {
-      serve(sw, pt, t, now);
-      settle(sw);
-    }
-    port_next(sw, pt);
+    port_step(sw, pt, t, now);
   }
   if (now > sw->core.now) sw->core.now = now;
 }
