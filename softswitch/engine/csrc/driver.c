@@ -31,7 +31,7 @@
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
 #endif
-#define BATCH 16
+#define BATCH 64
 #define SOCKET_BUFFER (4 << 20)  /* bytes, each way */
 #define READY_LIMIT 1024         /* frames waiting for a socket that does not take them */
 
