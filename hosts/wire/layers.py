@@ -155,6 +155,14 @@ class BTH(Packet):  # type: ignore[misc]
         packet = ip_bytes + udp_bytes + bth_to_pad
         return struct.pack("<I", icrc_ip(packet, 0, len(ip_bytes), len(packet)))
 
+    def icrc_ok(self) -> bool | None:
+        """Whether the packet's iCRC fits the rest of it; None where there is none to judge by."""
+        udp = self.underlayer
+        if self.icrc in (ABSENT, None) or not isinstance(udp, UDP) or udp.underlayer is None:
+            return None
+        raw = bytes(self)
+        return self.compute_icrc(raw[:-4]) == raw[-4:]
+
 
 def raw_payload(packet: Packet) -> bytes:
     """What `packet` carries, as bytes."""

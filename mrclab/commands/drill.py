@@ -12,6 +12,7 @@ import click
 
 from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
+from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
 from mrclab.commands.options import check_switch, testbed_options
 from mrclab.enter import end_on_sigterm, rerun_in_lab
 from mrclab.errors import EXIT_FAIL, EXIT_PASS, EXIT_VOID, UserError
@@ -83,6 +84,7 @@ def prepare_out(out: Path | None, run_id: str) -> Path:
     type=click.Choice(ENDPOINT_FAULTS),
     help="Break the endpoint on purpose, to see the drill catch it.",
 )
+@capture_options
 @click.option("--json", "json_", is_flag=True, help="Print summary.json to standard output.")
 @click.option("--list", "list_", is_flag=True, help="List the drills that come with the lab.")
 def drill_command(
@@ -92,6 +94,8 @@ def drill_command(
     seed: int,
     out: Path | None,
     faults: tuple[str, ...],
+    capture: str | None,
+    snaplen: int,
     json_: bool,
     list_: bool,
 ) -> int:
@@ -132,6 +136,7 @@ def drill_command(
     end_on_sigterm()
 
     from drills.runner import run_drill
+    from mrclab.capture import Recorder, capture_points, host_names
     from mrclab.testbed import Testbed
 
     run_id = os.environ[RUN_ENV]
@@ -139,17 +144,29 @@ def drill_command(
     steps = Steps(quiet=json_)
     steps.say(f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}")
     try:
-        with Testbed(
-            plan,
-            run_id=run_id,
-            run_dir=run_dir,
-            seed=seed,
-            switch=switch,
-            failover_groups=failover == "groups",
-            steps=steps,
-            faults=faults,
-            command=f"drill {loaded.name}",
-        ) as testbed:
+        with contextlib.ExitStack() as stack:
+            testbed = Testbed(
+                plan,
+                run_id=run_id,
+                run_dir=run_dir,
+                seed=seed,
+                switch=switch,
+                failover_groups=failover == "groups",
+                steps=steps,
+                faults=faults,
+                command=f"drill {loaded.name}",
+            )
+            stack.enter_context(testbed)
+            recorder = None
+            if capture is not None:
+                recorder = Recorder(
+                    capture_points(plan, testbed.fabric.host_pids, capture),
+                    run_dir / CAPTURE_FILE,
+                    host_names(plan),
+                    snaplen=snaplen,
+                    comment=f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}",
+                )
+                stack.enter_context(recorder)
             verdict = run_drill(loaded, testbed, run_dir, seed=seed, progress=not json_).verdict
     except OSError as error:
         if error.errno not in DISK_ERRORS:
@@ -160,6 +177,8 @@ def drill_command(
         ) from None
     finally:
         give_to_caller(run_dir)
+    if recorder is not None and recorder.result is not None:
+        steps.say(recorder.result.describe())
     if json_:
         print((run_dir / "summary.json").read_text(), end="")
     else:

@@ -25,7 +25,7 @@ APT_SECONDS = 300
 
 
 def install_test_packages() -> None:
-    """As root, fetch what only tests want. Without it (no network) those tests say why they skip."""
+    """As root, fetch what only tests want; without it those tests skip and say why."""
     missing = [package for command, package in TEST_PACKAGES if shutil.which(command) is None]
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
