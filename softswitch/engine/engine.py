@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,21 @@ class Engine:
             int(t.received), int(t.copies), int(t.sent), int(t.packet_in), int(t.dropped),
             int(t.held),
         )  # fmt: skip
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """While inside, no packet is processed: changes made by this thread are one to them.
+
+        Other threads' control calls wait as well.
+        """
+        with self._lock:
+            self._alive()
+            sw = self._sw
+            self._lib.mrc_hold(sw)
+            try:
+                yield
+            finally:
+                self._lib.mrc_release(sw)
 
     # -- tables
 

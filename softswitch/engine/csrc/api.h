@@ -55,6 +55,8 @@ void mrc_advance(mrc_sw *sw, int64_t now);
 int64_t mrc_next_event(mrc_sw *sw, uint8_t *buf, uint32_t cap);
 int mrc_wait_event(mrc_sw *sw, int64_t timeout_ns);
 void mrc_wake_waiters(mrc_sw *sw);
+void mrc_hold(mrc_sw *sw);
+void mrc_release(mrc_sw *sw);
 int64_t mrc_clock(void);
 void mrc_set_epoch(mrc_sw *sw, int64_t t0);
 

@@ -97,6 +97,10 @@ int mrc_wait_event(mrc_sw *sw, int64_t timeout_ns) {
   return rc;
 }
 
+/* Between the two, no packet is processed; control calls of the holding thread are. */
+void mrc_hold(mrc_sw *sw) { sw_lock(sw); }
+void mrc_release(mrc_sw *sw) { sw_unlock(sw); }
+
 void mrc_wake_waiters(mrc_sw *sw) {
   sw_lock(sw);
   sw->ev_wake = 1;
@@ -140,7 +144,11 @@ mrc_sw *mrc_new(uint64_t seed, uint32_t queues, uint32_t drop_port, uint32_t pac
   struct sw *sw = calloc(1, sizeof *sw);
   if (!sw) return NULL;
   pthread_condattr_t ca;
-  pthread_mutex_init(&sw->mu, NULL);
+  pthread_mutexattr_t ma;
+  pthread_mutexattr_init(&ma);
+  pthread_mutexattr_settype(&ma, PTHREAD_MUTEX_RECURSIVE);  /* for mrc_hold */
+  pthread_mutex_init(&sw->mu, &ma);
+  pthread_mutexattr_destroy(&ma);
   pthread_condattr_init(&ca);
   pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
   pthread_cond_init(&sw->ev_cond, &ca);
