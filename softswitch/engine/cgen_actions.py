@@ -22,6 +22,9 @@ ARITHMETIC = {
 }
 """P4_14 three-operand primitives and the operation they stand for."""
 
+MAX_TURNS = 1 << 20
+"""Backward jumps an action makes for one packet before it is ended: loops have to end."""
+
 
 class Actions:
     """Compiler of primitives; shared by actions, parser and deparser."""
@@ -47,6 +50,7 @@ class Actions:
             f"static void act{a.index}(struct sw *sw, struct pkt *p, struct phv *h, "
             "const u64 *d) {",
             "  (void)sw; (void)p; (void)h; (void)d;",
+            "  u32 turns = 0; (void)turns;",
         ]
         try:
             targets, body = self._body(a)
@@ -74,10 +78,14 @@ class Actions:
             if op in ("_jump", "_jump_if_zero"):
                 self._count(op, params, 1 if op == "_jump" else 2)
                 to = self.x.exact(params[-1])
-                if to.lo != to.hi or not i < to.lo <= len(a.primitives):
-                    fail(f"action '{a.name}': a jump must go forward inside the action")
+                if to.lo != to.hi or not 0 <= to.lo <= len(a.primitives):
+                    fail(f"action '{a.name}': a jump leads out of the action")
                 targets.add(to.lo)
                 jump = f"goto L{to.lo};"
+                if to.lo <= i:  # a loop: one that does not end ends the action
+                    targets.add(len(a.primitives))
+                    limit = f"if (++turns > {MAX_TURNS}u) goto L{len(a.primitives)};"
+                    jump = f"{{ {limit} {jump} }}"
                 if op == "_jump_if_zero":
                     jump = f"if (!{self.truth(params[0])}) {jump}"
                 body.append(jump)

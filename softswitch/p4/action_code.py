@@ -8,7 +8,7 @@ from typing import Any
 from softswitch.p4 import types as t
 from softswitch.p4.diagnostics import Reporter, Span
 from softswitch.p4.lower import values as v
-from softswitch.p4.lower.model import Action, Block, Exit, If, Leave, Primitive, Statement
+from softswitch.p4.lower.model import Action, Block, Exit, If, Leave, Loop, Primitive, Statement
 
 Json = dict[str, Any]
 _MAX_PRIMITIVES = 65_536
@@ -78,6 +78,8 @@ class _Writer:
             return False
         elif isinstance(s, Block):
             return self._block(s)
+        elif isinstance(s, Loop):
+            return self._loop(s)
         elif isinstance(s, If):
             return self._if(s)
         else:
@@ -95,6 +97,17 @@ class _Writer:
             if item["op"] != "_jump" or self._targeted(len(self.code.items)):
                 break
             self.code.items.pop()
+        self._here(end)
+        return True
+
+    def _loop(self, s: Loop) -> bool:
+        """A loop jumps back; only what its body leaves for ends it when the test always holds."""
+        start, end = _Label(len(self.code.items)), _Label()
+        self.sequence(s.test)
+        if not isinstance(s.cond, v.Const):
+            self._jump("_jump_if_zero", [v.parameter(s.cond, v.DATA)], end, s.span)
+        self.sequence(s.body)
+        self._jump("_jump", [], start, None)
         self._here(end)
         return True
 

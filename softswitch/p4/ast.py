@@ -475,6 +475,35 @@ class ExitStmt(Stmt):
 
 
 @dataclass(eq=False)
+class ForStmt(Stmt):
+    """`for (init; cond; update) body`"""
+
+    init: list[Stmt]
+    cond: Expr
+    update: list[Stmt]
+    body: Stmt
+
+
+@dataclass(eq=False)
+class ForInStmt(Stmt):
+    """`for (T x in collection) body`; the collection is a range, a list or a header stack."""
+
+    decl: VarDecl
+    collection: Expr
+    body: Stmt
+
+
+@dataclass(eq=False)
+class BreakStmt(Stmt):
+    pass
+
+
+@dataclass(eq=False)
+class ContinueStmt(Stmt):
+    pass
+
+
+@dataclass(eq=False)
 class SwitchCase(Node):
     labels: list[Expr]  # DefaultExpr for `default`
     body: BlockStmt | None  # None: falls through

@@ -56,25 +56,89 @@ class StatementParser(ExpressionParser):
                 self.next()
                 self.expect(";", "after exit")
                 return ast.ExitStmt(start.to(self.previous))
-            if token.text in ("for", "break", "continue"):
-                raise self.fail(f"'{token.text}' (loops) is not supported")
+            if token.text == "for":
+                return self._for()
+            if token.text in ("break", "continue"):
+                self.next()
+                self.expect(";", f"after {token.text}")
+                kind = ast.BreakStmt if token.text == "break" else ast.ContinueStmt
+                return kind(start)
             if token.text in ("const", "abstract") or self._starts_declaration():
                 return ast.DeclStmt(start, self.local_declaration(annotations))
+        stmt = self._simple_statement()
+        what = "assignment" if isinstance(stmt, ast.AssignStmt) else "statement"
+        self.expect(";", f"after the {what}")
+        return stmt
+
+    def _simple_statement(self) -> ast.Stmt:
+        """An assignment or a call, up to its semicolon."""
+        start = self.token.span
         left = self.expression()
         if self.at(*_ASSIGNMENTS):
             op = self.next().text
             right = self.expression()
-            span = start.to(self.previous)
-            self.expect(";", "after the assignment")
-            return ast.AssignStmt(span, left, right, op)
+            return ast.AssignStmt(start.to(self.previous), left, right, op)
         span = start.to(self.previous)
         if not isinstance(left, ast.Call):
             if self.at("=="):
                 raise self.fail("'==' compares; an assignment is written '='")
             if self.at(";"):
                 raise self.fail("an expression alone is not a statement", span)
-        self.expect(";", "after the statement")
         return ast.CallStmt(span, left)
+
+    def _for(self) -> ast.Stmt:
+        """Both kinds of loops (spec section 12.8)."""
+        self.nest()
+        start = self.next().span
+        self.expect("(", "after 'for'")
+        self.scopes.append({})
+        notes = self.annotations() if self.at("@") else []
+        init: list[ast.Stmt] = []
+        while not self.at(";"):
+            if self.token.kind == IDENT and self._starts_declaration():
+                decl = self._loop_variable(notes)
+                if self.at("in") and not init and decl.init is None:
+                    return self._for_in(start, decl)
+                init.append(ast.DeclStmt(decl.span, decl))
+            else:
+                init.append(self._simple_statement())
+            if not self.accept(","):
+                break
+        self.expect(";", "after the start of the loop")
+        cond = self.expression()
+        self.expect(";", "after the condition of the loop")
+        update: list[ast.Stmt] = []
+        while not self.at(")"):
+            update.append(self._simple_statement())
+            if not self.accept(","):
+                break
+        self.expect(")", "to close the head of the loop")
+        span = start.to(self.previous)
+        body = self.statement()
+        self.scopes.pop()
+        self.depth -= 1
+        return ast.ForStmt(span, init, cond, update, body)
+
+    def _loop_variable(self, annotations: ast.Annotations) -> ast.VarDecl:
+        start = self.token.span
+        ref = self.type_ref()
+        name = self.name("the name of the loop variable")
+        value = self.expression() if self.accept("=") else None
+        self.declare(name.text, False)
+        return ast.VarDecl(start.to(name.span), name.text, annotations, ref, value)
+
+    def _for_in(self, start: Span, decl: ast.VarDecl) -> ast.ForInStmt:
+        self.next()
+        collection = self.expression()
+        if self.accept(".."):
+            high = self.expression()
+            collection = ast.RangeExpr(collection.span.to(self.previous), collection, high)
+        self.expect(")", "to close the head of the loop")
+        span = start.to(self.previous)
+        body = self.statement()
+        self.scopes.pop()
+        self.depth -= 1
+        return ast.ForInStmt(span, decl, collection, body)
 
     def _if(self) -> ast.IfStmt:
         self.nest()

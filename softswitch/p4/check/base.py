@@ -45,6 +45,7 @@ class CheckerBase(ABC):
         self._generic_structs: dict[tuple[Any, ...], t.TStruct] = {}
         self.used: set[ast.Node] = set()
         self.ctor_params: set[ast.Param] = set()
+        self.defining = False  # an instance that comes with bodies of abstract methods
 
     # ---- scopes
 
@@ -63,6 +64,11 @@ class CheckerBase(ABC):
         names = self.scope.names
         value = decl if value is None else value
         old = names.get(decl.name)
+        if isinstance(old, ast.Param) and not isinstance(decl, ast.Param):
+            self.reporter.warn(decl.span, f"'{decl.name}' hides the parameter of that name")
+            old = None
+        elif old is None and self.scope is not self.globals:
+            self._hidden(decl)
         if old is not None:
             if isinstance(decl, ast.FunctionDecl) and isinstance(old, list):
                 if any(self._same_signature(decl, f) for f in old):
@@ -75,6 +81,26 @@ class CheckerBase(ABC):
             self.reporter.error(decl.span, f"'{decl.name}' is declared twice in this scope{where}")
             return
         names[decl.name] = [decl] if isinstance(decl, ast.FunctionDecl) else value
+
+    def _hidden(self, decl: ast.Decl) -> None:
+        """What an outer scope calls by the same name cannot be seen any more."""
+        assert self.scope.parent is not None
+        prototype = isinstance(decl, ast.TypeParam) or self.scope.kind == "prototype"
+        for scope in self.scope.parent.chain():
+            old = scope.names.get(decl.name)
+            if old is None:
+                continue
+            if isinstance(old, list):
+                old = old[0]
+            if isinstance(old, ast.Param) and not isinstance(decl, ast.Param):
+                self.reporter.error(
+                    decl.span, f"'{decl.name}' hides parameter '{old.name}'; choose another name"
+                )
+            elif not prototype and isinstance(old, ast.Node) and not old.span.file.system:
+                self.reporter.warn(
+                    decl.span, f"'{decl.name}' hides the one declared at line {old.span.line}"
+                )
+            return
 
     @staticmethod
     def _same_signature(a: ast.FunctionDecl, b: ast.FunctionDecl) -> bool:
@@ -241,6 +267,10 @@ class CheckerBase(ABC):
     @abstractmethod
     def call(self, e: ast.Call, expected: t.Type | None = None) -> ast.Expr:
         """Check a call."""
+
+    @abstractmethod
+    def known_later(self, e: ast.Expr) -> bool:
+        """Does the expression depend on constructor parameters or hold a list?"""
 
     @abstractmethod
     def bind(

@@ -77,6 +77,11 @@ class CallChecker(ExprChecker):
         ctors = [m for m in type_.decl.methods if m.returns is None]
         if not ctors:
             raise self.reporter.fail(span, f"extern '{type_.decl.name}' cannot be instantiated")
+        if any(m.abstract for m in type_.decl.methods) and not self.defining:
+            raise self.reporter.fail(
+                span, f"extern '{type_.decl.name}' has abstract methods: declare an instance with "
+                "their bodies"
+            )  # fmt: skip
         ctor = self._overload(type_.decl.name, ctors, args, span)
         binding: dict[t.Type, t.Type] = {}
         vars_ = type_.decl.type_vars
@@ -528,6 +533,10 @@ class CallChecker(ExprChecker):
                 self.infer(a, b, binding, vars_)
         elif isinstance(wanted, t.TArch) and isinstance(given, t.TBlock):
             self._infer_block(wanted, given, binding, vars_)
+        elif isinstance(wanted, t.TArch) and isinstance(given, t.TArch):
+            if wanted.decl is given.decl:
+                for a, b in zip(wanted.args, given.args, strict=False):
+                    self.infer(a, b, binding, vars_)
         elif isinstance(wanted, t.TTuple) and isinstance(given, t.TTuple):
             for a, b in zip(wanted.items, given.items, strict=False):
                 self.infer(a, b, binding, vars_)

@@ -30,6 +30,8 @@ class ConvertChecker(CheckerBase):
     def _converted(self, e: ast.Cast, operand: ast.Expr, target: t.Type) -> ast.Expr:
         value = operand.value
         if isinstance(t.base(target), t.TBool) and isinstance(value, int):
+            if value not in (0, 1):
+                raise self.reporter.fail(e.span, f"only 0 and 1 can become a bool, not {value}")
             value = bool(value)
         elif isinstance(t.base(target), t.TBits) and isinstance(value, int):
             value = fold.wrap(int(value), target)
@@ -59,7 +61,7 @@ class ConvertChecker(CheckerBase):
 
     def coerce(self, e: ast.Expr, target: t.Type, what: str = "") -> ast.Expr:
         source = typed(e)
-        if isinstance(e, (ast.ListExpr, ast.StructExpr, ast.InvalidHeader, ast.DefaultExpr)):
+        if is_literal(e) and not isinstance(source, (t.TStruct, t.TStack, t.TList)):
             shaped = self._shape(e, target, what)
             if shaped is not None:
                 return shaped
@@ -76,8 +78,8 @@ class ConvertChecker(CheckerBase):
             return self._implicit(e, target)
         if isinstance(source, t.TSerEnum) and t.same(source.underlying, target):
             return self._implicit(e, target)
-        if isinstance(source, t.TTuple) and isinstance(target, t.TStruct):
-            return self._tuple_to_struct(e, source, target, what)
+        if isinstance(source, t.TBits) and isinstance(target, t.TInt) and e.value is not None:
+            return self._implicit(e, target)
         prefix = f"{what}: " if what else ""
         hint = ""
         if isinstance(source, t.TBits) and isinstance(target, t.TBits):
@@ -86,25 +88,19 @@ class ConvertChecker(CheckerBase):
             hint = "; compare it, such as '!= 0'"
         elif isinstance(source, t.TBool) and target == t.bits(1):
             hint = "; write (bit<1>) to convert"
+        elif isinstance(source, t.TTuple) and isinstance(target, t.TStruct):
+            hint = "; only a list written here can become a struct"
         raise self.reporter.fail(e.span, f"{prefix}expected '{target}', found '{source}'{hint}")
 
     def _implicit(self, e: ast.Expr, target: t.Type) -> ast.Expr:
         cast = ast.Cast(e.span, None, e)
         return self._converted(cast, e, target)
 
-    def _tuple_to_struct(
-        self, e: ast.Expr, source: t.TTuple, target: t.TStruct, what: str
-    ) -> ast.Expr:
-        fields = list(target.fields.values())
-        if len(fields) == len(source.items) and all(
-            t.same(a, b) for a, b in zip(source.items, fields, strict=True)
-        ):
-            return done(ast.Cast(e.span, None, e), target)
-        raise self.reporter.fail(e.span, f"{what or 'value'}: '{source}' does not match '{target}'")
-
     def _shape(self, e: ast.Expr, target: t.Type, what: str) -> ast.Expr | None:
         """Give a list, record, `{#}` or `...` the type it is used as."""
         if isinstance(e, ast.DefaultExpr):
+            if not has_default(target):
+                raise self.reporter.fail(e.span, f"'{target}' has no default value for '...'")
             return done(e, target)
         if isinstance(e, ast.InvalidHeader):
             if isinstance(target, t.TStruct) and target.kind != "struct":
@@ -135,8 +131,12 @@ class ConvertChecker(CheckerBase):
                 )
             e.items = [self.coerce(i, tt) for i, tt in zip(e.items, target.items, strict=True)]
         elif isinstance(target, (t.TList, t.TStack)):
-            if isinstance(target, t.TStack) and len(e.items) > target.size:
-                raise self.reporter.fail(e.span, f"the stack has {target.size} elements")
+            if isinstance(target, t.TStack) and (
+                len(e.items) > target.size or (len(e.items) < target.size and not e.default_rest)
+            ):
+                raise self.reporter.fail(
+                    e.span, f"the stack has {target.size} elements, the list {len(e.items)}"
+                )
             e.items = [self.coerce(i, target.element) for i in e.items]
         else:
             return None
@@ -250,3 +250,18 @@ class ConvertChecker(CheckerBase):
             return True
         fields = list(element.fields.values()) if isinstance(element, t.TStruct) else []
         return len(fields) == 1 and t.same(fields[0], key)
+
+
+def has_default(type_: t.Type) -> bool:
+    """Is there a value `...` can stand for?"""
+    kind = t.base(type_)
+    if isinstance(kind, t.TStruct):
+        return all(map(has_default, kind.fields.values()))
+    if isinstance(kind, t.TTuple):
+        return all(map(has_default, kind.items))
+    if isinstance(kind, t.TStack):
+        return has_default(kind.element)
+    return isinstance(
+        kind,
+        (t.TBits, t.TInt, t.TBool, t.TEnum, t.TError, t.TString, t.TVarbit, t.TUnknown, t.TVar),
+    )

@@ -241,6 +241,12 @@ class ExprChecker(ConvertChecker):
             return self._concat(e)
         if op in ("<<", ">>"):
             return self._shift(e)
+        if op in ("/", "%"):
+            for side in (e.left, e.right):
+                if isinstance(side.value, int) and side.value < 0:
+                    raise self.reporter.fail(
+                        side.span, f"'{op}' is not defined for negative numbers"
+                    )
         self._balance(e)
         left = typed(e.left)
         if op in ("==", "!="):
@@ -266,18 +272,30 @@ class ExprChecker(ConvertChecker):
         left, right = e.left.value, e.right.value
         if e.op in ("/", "%") and right == 0 and isinstance(right, int):
             raise self.reporter.fail(e.right.span, "division by zero")
-        if e.op in ("/", "%"):
-            for side in (e.left, e.right):
-                if isinstance(side.value, int) and side.value < 0:
-                    raise self.reporter.fail(
-                        side.span, f"'{e.op}' is not defined for negative numbers"
-                    )
         if left is None or right is None:
+            self._run_time_division(e)
             return None
         try:
             return fold.binary(e.op, left, right, type_)
         except fold.FoldError as error:
             raise self.reporter.fail(e.span, str(error)) from None
+
+    def _run_time_division(self, e: ast.Binary) -> None:
+        """P4 divides at compile time only; shifts and masks do the rest."""
+        if e.op not in ("/", "%") or not isinstance(t.base(typed(e.left)), t.TBits):
+            return
+        right = e.right.value
+        if e.left.value == 0:
+            return
+        if isinstance(right, int):
+            if right & (right - 1) == 0:
+                return
+        elif self.known_later(e.right):
+            return
+        raise self.reporter.fail(
+            e.span,
+            f"'{e.op}' can only be computed at compile time, or by a constant power of two",
+        )
 
     def _concat(self, e: ast.Binary) -> ast.Expr:
         widths: list[int] = []
@@ -365,7 +383,7 @@ class ExprChecker(ConvertChecker):
         e.cond = self.coerce(self.expr(e.cond), t.BOOL, "the condition")
         e.yes = self.expr(e.yes, expected)
         e.no = self.expr(e.no, expected)
-        if expected is not None and isinstance(t.base(expected), t.TBits):
+        if expected is not None and isinstance(t.base(expected), (t.TBits, t.TStruct, t.TStack)):
             e.yes = self.coerce(e.yes, expected)
             e.no = self.coerce(e.no, expected)
         else:

@@ -11,6 +11,9 @@ from softswitch.p4.check.rules import check_rules
 from softswitch.p4.check.stmt import StmtChecker
 from softswitch.p4.diagnostics import Reporter, Stop
 
+V1MODEL_VERSIONS = (20180101, 20200408)
+"""The first and the latest version of v1model.p4."""
+
 
 @dataclass
 class Checked:
@@ -40,6 +43,7 @@ def check(program: ast.Program, reporter: Reporter) -> Checked:
             reporter.error(span, "the program has no 'main': V1Switch(...) main;")
         reporter.check()
         raise Stop
+    checker.architecture_version()
     reporter.check()
     return Checked(program, main, list(checker.errors), checker.used)
 
@@ -107,6 +111,17 @@ class ProgramChecker(StmtChecker):
             if member.name in into:
                 self.reporter.error(member.span, f"{what} '{member.name}' is declared twice")
             into[member.name] = member
+
+    def architecture_version(self) -> None:
+        """V1MODEL_VERSION has to be one there is."""
+        decl = self.globals.names.get("__v1model_version")
+        if not isinstance(decl, ast.ConstDecl) or not isinstance(decl.init.value, int):
+            return
+        low, high = V1MODEL_VERSIONS
+        if not low <= decl.init.value <= high:
+            self.reporter.error(
+                decl.init.span, f"V1MODEL_VERSION is {decl.init.value}: it has to be {low}..{high}"
+            )
 
     # ---- types
 
@@ -230,6 +245,8 @@ class ProgramChecker(StmtChecker):
             raise self.reporter.fail(
                 param.ref.span, f"a parameter of type '{type_}' cannot have a direction"
             )
+        if isinstance(type_, t.TExtern) and any(a.dont_care for a in param.ref.args):
+            raise self.reporter.fail(param.ref.span, f"'_' is no type here: {type_}")
         if isinstance(type_, t.TExtern) and type_.decl.type_params and not type_.args:
             names = ", ".join(p.name for p in type_.decl.type_params)
             raise self.reporter.fail(
@@ -243,14 +260,20 @@ class ProgramChecker(StmtChecker):
             decl.type_vars = self._type_params(decl.type_params)
             decl.type = t.TExtern(decl, tuple(decl.type_vars))
             for method in decl.methods:
-                with self.scoped():
+                with self.scoped("prototype"):
                     method.type_vars = self._type_params(method.type_params)
                     if method.returns is not None:
                         method.return_type = self.type_of(method.returns)
                     self.params(method.params)
+                    for param in method.params:
+                        if isinstance(param.type, t.TArch):
+                            self.reporter.error(
+                                param.ref.span,
+                                f"extern '{decl.name}' cannot take a {param.type.decl.kind}",
+                            )
 
     def _function_decl(self, decl: ast.FunctionDecl) -> None:
-        with self.scoped("function"):
+        with self.scoped("prototype" if decl.is_extern else "function"):
             decl.type_vars = self._type_params(decl.type_params)
             assert decl.returns is not None
             returns = self.type_of(decl.returns)
@@ -280,7 +303,7 @@ class ProgramChecker(StmtChecker):
 
     def _arch(self, decl: ast.ArchDecl) -> None:
         decl.type = t.TArch(decl)
-        with self.scoped():
+        with self.scoped("prototype"):
             decl.type_vars = self._type_params(decl.type_params)
             self.params(decl.params)
         self.declare(decl)
@@ -372,8 +395,12 @@ class ProgramChecker(StmtChecker):
                 self.declare(local)
             elif isinstance(local, ast.ValueSetDecl):
                 local.type = self.type_of(local.ref)
+                if isinstance(local.type, (t.TInt, t.TString, t.TVarbit, t.TVoid)):
+                    raise self.reporter.fail(
+                        local.ref.span, f"a value set cannot hold '{local.type}'"
+                    )
                 local.size = self.expr(local.size)
-                if not isinstance(local.size.value, int) and not self._known_later(local.size):
+                if not isinstance(local.size.value, int) and not self.known_later(local.size):
                     raise self.reporter.fail(
                         local.size.span,
                         f"the size of value set '{local.name}' has to be a constant",

@@ -6,9 +6,10 @@ import contextlib
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.call import CallChecker
+from softswitch.p4.check.loops import LoopChecker
 from softswitch.p4.check.nodes import done, typed
 from softswitch.p4.diagnostics import Stop, did_you_mean
+from softswitch.p4.walk import same_source
 
 _PROPERTIES = (
     "size", "implementation", "counters", "meters", "support_timeout", "largest_priority_wins",
@@ -16,7 +17,7 @@ _PROPERTIES = (
 )  # fmt: skip
 
 
-class StmtChecker(CallChecker):
+class StmtChecker(LoopChecker):
     """Checks bodies; an error in one statement does not stop the next."""
 
     def block(self, block: ast.BlockStmt) -> None:
@@ -73,6 +74,10 @@ class StmtChecker(CallChecker):
             self._switch(s)
         elif isinstance(s, ast.ReturnStmt):
             self._return(s)
+        elif isinstance(s, (ast.ForStmt, ast.ForInStmt)):
+            self.loop(s)
+        elif isinstance(s, (ast.BreakStmt, ast.ContinueStmt)):
+            self.leave_loop(s)
         elif isinstance(s, ast.ExitStmt) and self.context not in ("control", "action"):
             raise self.reporter.fail(s.span, f"'exit' cannot be used in a {self.context}")
 
@@ -152,7 +157,7 @@ class StmtChecker(CallChecker):
             type_ = self.type_of(decl.ref)
             decl.init = self.coerce(self.expr(decl.init, type_), type_, f"constant '{decl.name}'")
             decl.type = type_
-            if decl.init.value is None and not self._known_later(decl.init):
+            if decl.init.value is None and not self.known_later(decl.init):
                 self.reporter.error(
                     decl.init.span, f"the value of constant '{decl.name}' is not known"
                     " at compile time"
@@ -176,28 +181,28 @@ class StmtChecker(CallChecker):
         else:
             raise self.reporter.fail(decl.span, "this declaration cannot be used here")
 
-    def _known_later(self, e: ast.Expr) -> bool:
+    def known_later(self, e: ast.Expr) -> bool:
         """Does the expression depend on constructor parameters or hold a list?"""
         if isinstance(e, ast.Name):
             decl = e.decl
             if isinstance(decl, ast.ConstDecl):
-                return self._known_later(decl.init)
+                return self.known_later(decl.init)
             return isinstance(decl, ast.Param) and decl.direction == "" and decl in self.ctor_params
         if e.value is not None:
             return True
         if isinstance(e, (ast.ListExpr, ast.StructExpr)):
             parts = e.items if isinstance(e, ast.ListExpr) else [x for _, x in e.fields]
-            return all(p.value is not None or self._known_later(p) for p in parts)
+            return all(p.value is not None or self.known_later(p) for p in parts)
         if isinstance(e, (ast.InvalidHeader, ast.DefaultExpr)):
             return True
         if isinstance(e, ast.Binary):
-            return self._known_later(e.left) and self._known_later(e.right)
+            return self.known_later(e.left) and self.known_later(e.right)
         if isinstance(e, (ast.Unary, ast.Cast)):
-            return self._known_later(e.operand)
+            return self.known_later(e.operand)
         if isinstance(e, (ast.Member, ast.Slice, ast.Index)):
-            return self._known_later(e.base)
+            return self.known_later(e.base)
         if isinstance(e, ast.Ternary):
-            return all(self._known_later(x) for x in (e.cond, e.yes, e.no))
+            return all(self.known_later(x) for x in (e.cond, e.yes, e.no))
         return False
 
     def instance(self, decl: ast.InstanceDecl) -> None:
@@ -223,7 +228,7 @@ class StmtChecker(CallChecker):
                 value is not None
                 and value.value is None
                 and not isinstance(typed(value), (t.TExtern, t.TBlock, t.TArch))
-                and not self._known_later(value)
+                and not self.known_later(value)
             ):
                 self.reporter.error(
                     value.span, f"argument '{param.name}' has to be known at compile time"
@@ -295,7 +300,7 @@ class StmtChecker(CallChecker):
                     part.value is None
                     and not isinstance(part, ast.DefaultExpr)
                     and not isinstance(part.type, t.TSet)
-                    and not self._known_later(part)
+                    and not self.known_later(part)
                 ):
                     raise self.reporter.fail(part.span, "a select case has to be a constant")
 
@@ -329,11 +334,13 @@ class StmtChecker(CallChecker):
         if table.default_action is not None:
             with contextlib.suppress(Stop):
                 self._use_of_action(table.default_action, actions, table, "default_action")
-        for entry in table.entries or []:
+        for entry in (table.entries or []) if table.key else []:
             with contextlib.suppress(Stop):
                 self._entry(entry, key_types, table, actions)
-        self._entry_priorities(table)
         self._properties(table)
+        self._entry_priorities(table)
+        if table.default_action is None:
+            self._default_default(table)
         table.type = t.TTable(table)
 
     def _key_element(self, element: ast.KeyElement) -> t.Type:
@@ -384,19 +391,29 @@ class StmtChecker(CallChecker):
             raise self.reporter.fail(ref.span, f"action '{ref.name}' is @defaultonly")
         if where != "entry" and any(a.name == "tableonly" for a in listed.annotations):
             raise self.reporter.fail(ref.span, f"action '{ref.name}' is @tableonly")
+        if listed.decl is not None and listed.decl is not decl:
+            raise self.reporter.fail(
+                ref.span,
+                f"{where}: this '{ref.name}' is not the one in 'actions' of '{table.name}'",
+            )
         params = decl.params
         # Directed parameters got their values in the action list.
         undirected = [p for p in params if not p.direction]
         positional = not any(a.name for a in ref.args)
         if positional and len(ref.args) == len(undirected):
             params = undirected
-        ref.bound = [
-            (p, v)
-            for p, v in self.bind(decl.name, params, ref.args, ref.span, {})
-            if not p.direction
-        ]
+        bound = self.bind(decl.name, params, ref.args, ref.span, {})
+        given = dict(listed.bound)
+        for param, value in bound:
+            if param.direction and not same_source(value, given.get(param)):
+                raise self.reporter.fail(
+                    value.span if value is not None else ref.span,
+                    f"{where}: argument '{param.name}' differs from the one in 'actions' of "
+                    f"'{table.name}'",
+                )
+        ref.bound = [(p, v) for p, v in bound if not p.direction]
         for param, value in ref.bound:
-            if value is not None and value.value is None and not self._known_later(value):
+            if value is not None and value.value is None and not self.known_later(value):
                 self.reporter.error(
                     value.span, f"argument '{param.name}' has to be known at compile time"
                 )
@@ -436,7 +453,7 @@ class StmtChecker(CallChecker):
             raise self.reporter.fail(key.span, f"a key matched {kind} has no range")
         parts = [key.left, key.right] if isinstance(key, (ast.MaskExpr, ast.RangeExpr)) else [key]
         for part in parts:
-            if part.value is None and not self._known_later(part):
+            if part.value is None and not self.known_later(part):
                 raise self.reporter.fail(part.span, "the key of an entry has to be a constant")
         if isinstance(key, ast.RangeExpr):
             low, high = key.left.value, key.right.value
@@ -451,6 +468,23 @@ class StmtChecker(CallChecker):
                     key.right.span, "the mask of an lpm key has to be a prefix"
                 )
 
+    def _default_default(self, table: ast.TableDecl) -> None:
+        """Without a default_action a table runs NoAction, which core.p4 declares."""
+        found = self.globals.names.get("NoAction")
+        if found is None:
+            self.reporter.error(
+                table.span,
+                f"table '{table.name}' has no default_action and there is no action 'NoAction': "
+                "#include <core.p4>",
+            )
+        elif not isinstance(found, ast.ActionDecl) or found.params:
+            span = found.span if isinstance(found, ast.Node) else table.span
+            self.reporter.error(
+                span,
+                f"'NoAction' has to be an action without parameters: table '{table.name}' runs it "
+                "by default",
+            )
+
     def _entry_priorities(self, table: ast.TableDecl) -> None:
         """Priorities are for tables whose keys can overlap."""
         given = [e for e in table.entries or [] if e.priority is not None]
@@ -460,6 +494,46 @@ class StmtChecker(CallChecker):
         if not kinds & {"ternary", "range", "optional"}:
             span = given[0].priority.span if given[0].priority is not None else given[0].span
             self.reporter.error(span, f"the keys of table '{table.name}' need no priorities")
+            return
+        assert table.entries is not None
+        if table.entries[0].priority is None:
+            self.reporter.error(
+                table.entries[0].span, "the first entry needs a priority too: others have one"
+            )
+            return
+        self._priority_order(table, table.entries)
+
+    def _priority_order(self, table: ast.TableDecl, entries: list[ast.Entry]) -> None:
+        """Entries without priority take the one before plus (or minus) priority_delta."""
+        largest, delta = table.property("largest_priority_wins"), table.property("priority_delta")
+        down = largest is not None and largest.expr.value is True
+        step = delta.expr.value if delta is not None and isinstance(delta.expr.value, int) else 1
+        current, previous, ordered = 0, None, True
+        seen: set[int] = set()
+        for entry in entries:
+            if entry.priority is not None and isinstance(entry.priority.value, int):
+                current = entry.priority.value
+            if current < 0:
+                self.reporter.error(
+                    entry.span, f"the priority of this entry would be negative ({current})"
+                )
+                return
+            if current in seen:
+                self.reporter.warn(entry.span, f"another entry has priority {current} too")
+            seen.add(current)
+            if (
+                previous is not None
+                and ordered
+                and (current > previous) == down != (current == previous)
+            ):
+                ordered = current == previous
+            if not ordered:
+                self.reporter.warn(
+                    entry.span, f"priority {current} after {previous}: entries out of order"
+                )
+                return
+            previous = current
+            current += -step if down else step
 
     def _properties(self, table: ast.TableDecl) -> None:
         for prop in table.properties:
@@ -479,11 +553,16 @@ class StmtChecker(CallChecker):
         type_ = typed(prop.expr)
         if prop.name in ("size", "priority_delta"):
             value = prop.expr.value
-            if not isinstance(value, int) or isinstance(value, bool):
-                if not self._known_later(prop.expr):
-                    raise self.reporter.fail(prop.expr.span, f"'{prop.name}' has to be a constant")
+            number = isinstance(t.base(type_), (t.TInt, t.TBits, t.TUnknown))
+            if not number or not isinstance(value, int):
+                if not number or not self.known_later(prop.expr):
+                    raise self.reporter.fail(
+                        prop.expr.span, f"'{prop.name}' has to be a constant number"
+                    )
             elif value < 0:
                 raise self.reporter.fail(prop.expr.span, f"'{prop.name}' is negative")
+            elif value == 0 and prop.name == "priority_delta":
+                raise self.reporter.fail(prop.expr.span, "'priority_delta' has to be positive")
         elif prop.name in ("support_timeout", "largest_priority_wins"):
             if not isinstance(prop.expr.value, bool):
                 raise self.reporter.fail(prop.expr.span, f"'{prop.name}' is true or false")

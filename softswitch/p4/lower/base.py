@@ -33,6 +33,9 @@ class Context:
     called: bool = False  # inside the body of a directly called action
     frames: tuple[Any, ...] = ()  # calls whose copy-out an `exit` has to do, innermost last
     control: Any = None  # lower.tables.ControlInstance
+    broken: Block | None = None  # where `break` goes
+    continued: Block | None = None  # where `continue` goes
+    returned: v.Field | None = None  # set by a `return` that cannot go all the way by itself
 
     def into(self, out: list[Statement]) -> Context:
         """The same place, emitting somewhere else."""

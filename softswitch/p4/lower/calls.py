@@ -11,6 +11,7 @@ from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import MAX_DEPTH, Context
 from softswitch.p4.lower.inline import InlineLowering
 from softswitch.p4.lower.model import Block
+from softswitch.p4.walk import walk
 
 
 class CallLowering(InlineLowering):
@@ -165,13 +166,5 @@ class CallLowering(InlineLowering):
         return result
 
 
-def _count_returns(stmt: ast.Stmt | None) -> int:
-    if isinstance(stmt, ast.ReturnStmt):
-        return 1
-    if isinstance(stmt, ast.BlockStmt):
-        return sum(map(_count_returns, stmt.body))
-    if isinstance(stmt, ast.IfStmt):
-        return _count_returns(stmt.yes) + _count_returns(stmt.no)
-    if isinstance(stmt, ast.SwitchStmt):
-        return sum(_count_returns(c.body) for c in stmt.cases)
-    return 0
+def _count_returns(stmt: ast.Stmt) -> int:
+    return sum(isinstance(node, ast.ReturnStmt) for node in walk(stmt))

@@ -48,6 +48,22 @@ class Leave(Statement):
 
 
 @dataclass(eq=False)
+class Loop(Statement):
+    """`test` computes `cond`; while it holds, `body` runs and the test is made again."""
+
+    test: list[Statement]
+    cond: Leaf
+    body: list[Statement]
+
+
+@dataclass(eq=False)
+class Together(Statement):
+    """Statements of a control that have to be one action."""
+
+    body: list[Statement]
+
+
+@dataclass(eq=False)
 class Exit(Statement):
     """End the pipeline."""
 

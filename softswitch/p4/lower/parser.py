@@ -18,6 +18,7 @@ from softswitch.p4.lower.model import (
     BlockInfo,
     If,
     Leave,
+    Loop,
     Primitive,
     State,
     Statement,
@@ -416,23 +417,40 @@ class _StateBuilder:
             s.parser.accept = follow
             state.transitions.append(_default(self.lowering.lower_parser(s.parser)))
         elif isinstance(s, If):
-            ctx = self.lowering._context(self.parser)
-            test = self.lowering.save(s.cond, ctx, s.span)
-            state.ops += [operation(p) for p in ctx.out if isinstance(p, Primitive)]
-            state.key.append(v.to_json(test, v.DATA))
-            for value, body in ((1, s.yes), (0, s.no)):
-                target = follow
-                if body:
-                    inner = self._new(state.name)
-                    self._sequence(inner, body, follow)
-                    target = inner.name
-                state.transitions.append(
-                    {"type": "hexstr", "value": v.hexstr(value, 8), "mask": None,
-                     "next_state": target}
-                )  # fmt: skip
-            state.transitions.append(_default(follow))
+            yes, no = (self._side(state, body, follow) for body in (s.yes, s.no))
+            self._test(state, s.cond, s.span, yes, no)
+        elif isinstance(s, Loop):
+            head, last, body = (self._new(state.name) for _ in range(3))
+            state.transitions.append(_default(head.name))
+            self._sequence(head, s.test, last.name)
+            self._sequence(body, s.body, head.name)
+            self._test(last, s.cond, s.span, body.name, follow)
         else:
             raise self.lowering.fail(s.span, "this statement cannot be used in a parser")
+
+    def _side(self, state: State, body: list[Statement], follow: Target) -> Target:
+        """Where one side of a branch starts."""
+        if not body:
+            return follow
+        inner = self._new(state.name)
+        self._sequence(inner, body, follow)
+        return inner.name
+
+    def _test(self, state: State, cond: v.Leaf, span: Span, yes: Target, no: Target) -> None:
+        """End a state with a branch."""
+        if isinstance(cond, v.Const):
+            state.transitions.append(_default(yes if cond.value else no))
+            return
+        ctx = self.lowering._context(self.parser)
+        test = self.lowering.save(cond, ctx, span)
+        state.ops += [operation(p) for p in ctx.out if isinstance(p, Primitive)]
+        state.key.append(v.to_json(test, v.DATA))
+        for value, target in ((1, yes), (0, no)):
+            state.transitions.append(
+                {"type": "hexstr", "value": v.hexstr(value, 8), "mask": None,
+                 "next_state": target}
+            )  # fmt: skip
+        state.transitions.append(_default(no))
 
 
 def operation(p: Primitive) -> dict[str, Any]:

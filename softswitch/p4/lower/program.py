@@ -66,7 +66,7 @@ class ProgramLowering(ParserLowering):
         self._check_names()
         names = {table.name for block in model.blocks for table in block.tables}
         for _, pipeline, body in (ingress, egress):
-            PipelineBuilder(model, self.reporter, pipeline, names).build(body)
+            PipelineBuilder(model, self.storage, pipeline, names).build(body)
             model.pipelines.append(pipeline)
         model.blocks.insert(0, self.parser_info)
         for decl in self.checked.program.decls:

@@ -9,12 +9,12 @@ from softswitch.p4 import types as t
 from softswitch.p4.check.nodes import typed
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
-from softswitch.p4.lower.externs import ExternLowering
 from softswitch.p4.lower.inline import Place
+from softswitch.p4.lower.loops import LoopLowering
 from softswitch.p4.lower.model import Apply, Exit, Leave, Statement
 
 
-class StmtLowering(ExternLowering):
+class StmtLowering(LoopLowering):
     """`body` lowers a block into ctx.out."""
 
     def body(self, block: ast.BlockStmt, ctx: Context) -> None:
@@ -50,7 +50,16 @@ class StmtLowering(ExternLowering):
                 self.assign(ctx.result, value, ctx, s.span)
             if ctx.leave is None:
                 raise self.fail(s, "'return' cannot be used here")
+            if ctx.returned is not None:
+                self.assign(ctx.returned, v.Const(1, t.BOOL), ctx, s.span)
             ctx.out.append(Leave(s.span, ctx.leave))
+        elif isinstance(s, (ast.ForStmt, ast.ForInStmt)):
+            self.loop(s, ctx)
+        elif isinstance(s, (ast.BreakStmt, ast.ContinueStmt)):
+            block = ctx.broken if isinstance(s, ast.BreakStmt) else ctx.continued
+            if block is None:
+                raise self.fail(s, "there is no loop to leave")
+            ctx.out.append(Leave(s.span, block))
         elif isinstance(s, ast.ExitStmt):
             for passed in reversed(ctx.frames):
                 self.copy_back(passed, ctx, s.span)

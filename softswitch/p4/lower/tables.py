@@ -37,7 +37,8 @@ class TableLowering(InstanceLowering):
         assert isinstance(call.target, t.TTable)
         table = self.get_table(call.target.decl, ctx)
         if ctx.in_action:
-            raise self.fail(call, "a table cannot be applied in an action")
+            what = "a loop" if ctx.broken is not None else "an action"
+            raise self.fail(call, f"a table cannot be applied in {what}: bmv2 has no cycles")
         ctx.out.extend(table.prepare)
         return Apply(call.span, table)
 
