@@ -136,6 +136,12 @@ class Engine:
         """Names and shapes of the loaded program (empty when none is loaded)."""
         return self._control.info if self._control else ProgramInfo()
 
+    @property
+    def handle(self) -> Any:
+        """The switch itself, for the other parts of the C runtime (`engine.net`)."""
+        self._alive()
+        return self._sw
+
     def _c(self) -> Control:
         self._alive()
         if self._control is None:
@@ -263,7 +269,9 @@ class Engine:
         """Frames in its queues and delay lines are lost."""
         with self._lock:
             self._port(port)
-            self._lib.mrc_port_remove(self._sw, port)
+            rc = self._lib.mrc_port_remove(self._sw, port)
+            if rc < 0:
+                native.throw(rc, f"port {port}")
             del self._ports[port]
 
     def _port(self, port: int) -> PortConfig:

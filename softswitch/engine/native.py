@@ -27,7 +27,7 @@ from softswitch.engine.types import (
     TableFull,
 )
 
-RUNTIME = ("sw.c", "table.c", "state.c", "tm.c", "driver.c")
+RUNTIME = ("sw.c", "table.c", "state.c", "tm.c", "driver.c", "net.c")
 NIL = 0xFFFFFFFF
 
 KIND_ACTION, KIND_MEMBER, KIND_GROUP = range(3)
@@ -53,8 +53,8 @@ _ERRORS: dict[int, tuple[type[EngineError], str]] = {
 
 
 def declarations() -> str:
-    """api.h without its comments, as cffi wants it."""
-    text = (CSRC / "api.h").read_text()
+    """api.h and net_api.h without their comments, as cffi wants them."""
+    text = (CSRC / "api.h").read_text() + (CSRC / "net_api.h").read_text()
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 

@@ -209,6 +209,10 @@ void mrc_free(mrc_sw *sw) {
 int mrc_load(mrc_sw *sw, const char *path, char *err, uint32_t errlen) {
   void *dl = NULL;
   const struct mrc_program *pr = NULL;
+  if (sw->hooks) {
+    snprintf(err, errlen, "the switch is part of a virtual network; load its program before");
+    return ERR_STATE;
+  }
 #ifdef MRC_STATIC_PROGRAM
   extern const struct mrc_program mrc_program;
   pr = &mrc_program;
@@ -304,9 +308,9 @@ int mrc_port_remove(mrc_sw *sw, uint32_t num) {
   mrc_detach(sw, num);
   sw_lock(sw);
   struct port *pt = port_get(sw, num);
-  if (!pt) {
+  if (!pt || pt->wire) {
     sw_unlock(sw);
-    return ERR_PORT;
+    return pt ? ERR_IN_USE : ERR_PORT;
   }
   port_state(sw, pt, 0, sw->core.now);
   for (struct pkt *p; (p = fifo_pop(&pt->ready));) {
