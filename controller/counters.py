@@ -13,6 +13,9 @@ CAUSES = {
     4: "no_route",
     5: "no_uplink",
     6: "discarded",
+    7: "no_path",
+    8: "list_end",
+    9: "not_encapsulated",
 }
 """Why the pipeline drops: number in the index of `FabricIngress.drops` -> name."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv6Address, IPv6Network
 
 from controller.entities import (
     Action,
@@ -19,10 +18,16 @@ from controller.entities import (
     Member,
     TableEntry,
 )
+from controller.errors import ControllerError
 from topologies import addressing
 from topologies.plan import Plan, PortPlan, SwitchPlan
+from topologies.spec import FabricSpec
+from topologies.srv6 import sid_of
+from topologies.usid import Sid, UsidBlocks
 
 ROUTE = "FabricIngress.route"
+NEXT_SID = "FabricIngress.next_sid"
+PATHS = "FabricIngress.paths"
 GUARD = "FabricIngress.guard"
 UPLINKS = "FabricIngress.uplinks"
 SALT = "FabricIngress.salt"
@@ -85,7 +90,13 @@ def fabric_program(plan: Plan, *, failover_groups: bool) -> dict[str, SwitchProg
 
 
 def switch_program(plan: Plan, switch: SwitchPlan, *, failover_groups: bool) -> SwitchProgram:
-    """The contents of one switch."""
+    """The contents of one switch. Raises as `fabric_program`."""
+    mode = plan.spec.mode
+    if failover_groups and mode != "ecmp":
+        raise ControllerError(
+            f"failover groups choose among uplinks in ecmp mode only; in {mode} mode the EV has "
+            "chosen, and what it names is down until the endpoint takes another"
+        )
     members: list[Member] = []
     groups: list[Group] = []
     entries: list[TableEntry] = []
@@ -98,6 +109,9 @@ def switch_program(plan: Plan, switch: SwitchPlan, *, failover_groups: bool) -> 
             groups.append(guard_group(switch))
             entries.append(TableEntry(GUARD, {"meta.group": UPLINK_GROUP}, GroupRef(UPLINK_GROUP)))
     entries += routes(plan, switch)
+    entries += next_sids(plan, switch)
+    if mode == "structured":
+        entries += named_paths(switch)
     entries += classes(plan)
     entries += trim_profiles(plan, switch)
     entries += ecn_profiles(plan, switch)
@@ -114,10 +128,13 @@ def switch_program(plan: Plan, switch: SwitchPlan, *, failover_groups: bool) -> 
 # -- uplinks
 
 
-def forward(port: PortPlan) -> Action:
+FORWARD = "FabricIngress.forward"
+
+
+def forward(port: PortPlan, action: str = FORWARD) -> Action:
     """Send out of a port, from its address to that of its peer."""
     return Action(
-        "FabricIngress.forward",
+        action,
         {"port": port.number, "smac": _mac(port.mac), "dmac": _mac(port.peer_mac)},
     )
 
@@ -164,31 +181,76 @@ def guard_group(switch: SwitchPlan) -> Group:
 
 
 def routes(plan: Plan, switch: SwitchPlan) -> list[TableEntry]:
-    """A T0: a /128 per host port, the plane's /48 up. A T1: a /64 per T0.
+    """A T0: a /128 per host port, the plane's /48 up. A T1: a /64 per T0. Both: their own uSID.
 
     A T0 discards its own /64 otherwise, or a packet to a host that does not exist would
-    bounce between the tiers until its hop limit ends it.
+    bounce between the tiers until its hop limit ends it. In srv6 mode these routes are for what
+    is not MRC; MRC packets have a list of uSIDs.
     """
     entries: list[TableEntry] = []
+    down = "FabricIngress.forward_others" if plan.spec.mode == "srv6" else FORWARD
     for number, port in sorted(switch.ports.items()):
         if port.kind == "host":
-            address = addressing.host_address(switch.plane, switch.index, number)
-            entries.append(_route(IPv6Network(address), forward(port)))
+            address = addressing.host_number(switch.plane, switch.index, number)
+            entries.append(_route(address, 128, forward(port, down)))
         elif port.kind == "t0":
             below = plan.switch(port.peer)
-            prefix = addressing.t0_prefix(switch.plane, below.index)
-            entries.append(_route(prefix, forward(port)))
+            prefix = addressing.host_number(switch.plane, below.index, 0)
+            entries.append(_route(prefix, 64, forward(port, down)))
     if switch.uplinks:
-        own = addressing.t0_prefix(switch.plane, switch.index)
-        entries.append(_route(own, Action("FabricIngress.discard")))
-        up = Action("FabricIngress.spray", {"group": UPLINK_GROUP})
-        entries.append(_route(addressing.plane_prefix(switch.plane), up))
+        own = addressing.host_number(switch.plane, switch.index, 0)
+        entries.append(_route(own, 64, Action("FabricIngress.discard")))
+        above = addressing.host_number(switch.plane, 0, 0)
+        entries.append(_route(above, 48, way_up(plan.spec)))
+    blocks = plan.spec.usids
+    mine = blocks.block << 96 | blocks.usid(sid_of(switch)) << 80
+    entries.append(_route(mine, 48, Action("FabricIngress.shift_list")))
     return entries
 
 
-def _route(prefix: IPv6Network, action: Action) -> TableEntry:
-    match = {"hdr.ipv6.dst": (int(IPv6Address(prefix.network_address)), prefix.prefixlen)}
-    return TableEntry(ROUTE, match, action)
+def way_up(spec: FabricSpec) -> Action:
+    """How packets for another T0 find their uplink."""
+    group = {"group": UPLINK_GROUP}
+    if spec.mode == "structured":
+        layout = spec.ev_layout
+        cut = {"shift": layout.wire_shift, "mask": layout.uplink.mask}
+        return Action("FabricIngress.steer", {**group, **cut})
+    name = "FabricIngress.spray_others" if spec.mode == "srv6" else "FabricIngress.spray"
+    return Action(name, group)
+
+
+def _route(prefix: int, length: int, action: Action) -> TableEntry:
+    return TableEntry(ROUTE, {"hdr.ipv6.dst": (prefix, length)}, action)
+
+
+def next_sids(plan: Plan, switch: SwitchPlan) -> list[TableEntry]:
+    """Where to go by the uSID after the own one: neighbours (uN), and each port (uA).
+
+    In every mode: data packets have uSIDs in srv6 mode only, but probes that loop through
+    switches have them always.
+    """
+    blocks = plan.spec.usids
+    entries = []
+    for number, port in sorted(switch.ports.items()):
+        here = Sid("port", switch.plane, number)
+        entries.append(_sid(blocks, here, forward(port, "FabricIngress.cross")))
+        if port.kind != "host":
+            entries.append(_sid(blocks, sid_of(plan.switch(port.peer)), forward(port)))
+    return entries
+
+
+def _sid(blocks: UsidBlocks, sid: Sid, action: Action) -> TableEntry:
+    return TableEntry(NEXT_SID, {"prefix": blocks.block << 16 | blocks.usid(sid)}, action)
+
+
+def named_paths(switch: SwitchPlan) -> list[TableEntry]:
+    """Structured mode: value of the EV's uplink field -> port. Other values are dropped."""
+    return [
+        TableEntry(
+            PATHS, {"meta.group": UPLINK_GROUP, "meta.path": value}, forward(switch.ports[number])
+        )
+        for value, number in enumerate(switch.uplinks)
+    ]
 
 
 # -- classes and queue profiles

@@ -12,6 +12,11 @@ typedef bit<4>   cause_t;
 
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
 const bit<8>  NEXT_UDP       = 17;
+const bit<8>  NEXT_IPV6      = 41;     // IPv6 in IPv6: the SRv6 encapsulation
+const bit<8>  NEXT_ROUTING   = 43;
+// How an SRH with one segment and IPv6 behind it begins: next header 41, length 2 (units of 8
+// bytes after the first 8), routing type 4.
+const bit<24> SRH_START      = 0x290204;
 const bit<16> UDP_ROCE       = 4791;
 const bit<16> UDP_MRC        = 4971;   // as printed in the specification; both are accepted
 
@@ -34,6 +39,9 @@ const cause_t CAUSE_HOP_LIMIT = 3;     // hop limit 0 or 1 on arrival
 const cause_t CAUSE_NO_ROUTE  = 4;     // no entry of `route` matches
 const cause_t CAUSE_NO_UPLINK = 5;     // a failover group without a live member, or no such group
 const cause_t CAUSE_DISCARDED = 6;     // an entry of `route` says so
+const cause_t CAUSE_NO_PATH   = 7;     // structured EV: its bits name no uplink of this switch
+const cause_t CAUSE_LIST_END  = 8;     // SRv6: the uSID list ended at this switch
+const cause_t CAUSE_NOT_ENCAP = 9;     // SRv6 fabric: an MRC packet without outer header
 
 header ethernet_h {
     mac_t   dst;
@@ -51,6 +59,18 @@ header ipv6_h {
     bit<8>  hop_limit;
     ip6_t   src;
     ip6_t   dst;
+}
+
+// Segment routing header with one segment (RFC 8754), the only form that is parsed.
+header srh_h {
+    bit<8>  next_header;
+    bit<8>  hdr_ext_len;
+    bit<8>  routing_type;
+    bit<8>  segments_left;
+    bit<8>  last_entry;
+    bit<8>  flags;
+    bit<16> tag;
+    ip6_t   segment;
 }
 
 header udp_h {
@@ -99,7 +119,9 @@ header reth_h {
 
 struct headers_t {
     ethernet_h ethernet;
-    ipv6_h     ipv6;
+    ipv6_h     ipv6;        // the outer one, when there are two
+    srh_h      srh;
+    ipv6_h     inner;
     udp_h      udp;
     bth_h      bth;
     meth_h     meth;
@@ -109,7 +131,11 @@ struct headers_t {
 
 struct metadata_t {
     cause_t cause;          // why to drop; CAUSE_NONE forwards
-    group_t group;          // uplink group to spray over; 0: the route named a port
+    group_t group;          // uplinks to choose among; 0: the route named a port
+    bit<16> path;           // structured EV: this hop's bits
+    bit<1>  steered;        // ... and they choose the uplink
+    bit<1>  others_only;    // the route is for what is not MRC
+    bit<1>  own_sid;        // the destination began with a uSID of this switch
     bit<16> source_port;    // entropy of the transport header, 0 without one
     bit<32> salt;           // of this switch
     bit<32> selector_key;   // the only input of both selectors' CRC-32

@@ -58,15 +58,77 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         meta.cause = CAUSE_NO_ROUTE;
     }
 
-    // Seam (structured EV): one more action, `hop(shift, width)`, that cuts this tier's bits
-    // out of flow label ++ source port; and one more exact table beside `uplinks`, keyed by
-    // them. Seam (SRv6 uSID): a table on the top 48 bits of the outer destination before this
-    // one, whose action shifts the list and lets this table look the new prefix up.
+    // Structured EV: `shift` and `mask` cut this hop's bits out of flow label ++ source port.
+    // Whatever is no MRC packet has no EV and is sprayed over the same group.
+    action steer(group_t group, bit<8> shift, bit<16> mask) {
+        meta.group = group;
+        meta.path = (bit<16>) ((hdr.ipv6.flow_label[15:0] ++ meta.source_port) >> shift) & mask;
+        meta.steered = 1;
+    }
+
+    // SRv6: plain MRC packets have no way in such a fabric; everything else does.
+    action forward_others(port_t port, mac_t smac, mac_t dmac) {
+        forward(port, smac, dmac);
+        meta.others_only = 1;
+    }
+
+    action spray_others(group_t group) {
+        meta.group = group;
+        meta.others_only = 1;
+    }
+
+    // uN (RFC 9800): the first uSID is this switch's. The next one takes its place, zeroes come
+    // in behind, and `next_sid` looks the new top 48 bits up.
+    action shift_list() {
+        hdr.ipv6.dst = hdr.ipv6.dst[127:96] ++ hdr.ipv6.dst[79:0] ++ 16w0;
+        meta.own_sid = 1;
+    }
+
+    // uA: the first uSID names a port of this switch. It is used up as well.
+    action cross(port_t port, mac_t smac, mac_t dmac) {
+        hdr.ipv6.dst = hdr.ipv6.dst[127:96] ++ hdr.ipv6.dst[79:0] ++ 16w0;
+        forward(port, smac, dmac);
+    }
+
     table route {
         key = { hdr.ipv6.dst: lpm; }
-        actions = { forward; spray; discard; no_route; }
+        actions = {
+            forward; spray; discard; no_route;
+            steer; forward_others; spray_others; shift_list; cross;
+        }
         default_action = no_route();
         size = 16384;
+    }
+
+    // --- SRv6 uSID: the list after this switch's own ----------------------------------
+
+    // Where the uSID list is continued in the segment of the SRH.
+    action next_container() {
+        hdr.ipv6.dst = hdr.srh.segment;
+        hdr.srh.segments_left = 0;
+    }
+
+    table next_sid {
+        key = { hdr.ipv6.dst[127:80]: exact @name("prefix"); }
+        actions = { forward; cross; no_route; }
+        default_action = no_route();
+        size = 2048;
+    }
+
+    // --- structured EV: the uplink that the packet names ---------------------------------
+
+    action no_path() {
+        meta.cause = CAUSE_NO_PATH;
+    }
+
+    table paths {
+        key = {
+            meta.group: exact;
+            meta.path: exact;
+        }
+        actions = { forward; no_path; }
+        default_action = no_path();
+        size = 4096;
     }
 
     // --- spraying: an uplink per packet ------------------------------------------------
@@ -208,7 +270,22 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             meta.cause = CAUSE_HOP_LIMIT;
         } else {
             route.apply();
-            if (meta.group != 0) {
+            if (meta.own_sid == 1) {
+                if (hdr.ipv6.dst[95:80] == 0) {
+                    if (hdr.srh.isValid() && hdr.srh.segments_left == 1) {
+                        next_container();
+                    } else {
+                        meta.cause = CAUSE_LIST_END;
+                    }
+                }
+                if (meta.cause == CAUSE_NONE) {
+                    next_sid.apply();
+                }
+            } else if (meta.others_only == 1 && hdr.bth.isValid()) {
+                meta.cause = CAUSE_NOT_ENCAP;
+            } else if (meta.steered == 1 && hdr.bth.isValid()) {
+                paths.apply();
+            } else if (meta.group != 0) {
                 meta.selector_key = GUARD_KEY;
                 guard.apply();
                 if (meta.cause == CAUSE_NONE) {
@@ -223,6 +300,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         }
 
         if (meta.cause != CAUSE_NONE) {
+            mark_to_drop(std);
             drops.count((bit<32>) (std.ingress_port ++ meta.cause));
         } else {
             hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;

@@ -15,10 +15,33 @@ parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
     }
 
-    // Seam (SRv6 uSID): next headers 41 and 43 branch to the inner packet and the SRH here.
     state parse_ipv6 {
         packet.extract(hdr.ipv6);
         transition select(hdr.ipv6.next_header) {
+            NEXT_UDP: parse_udp;
+            NEXT_IPV6: parse_inner;
+            NEXT_ROUTING: parse_routing;
+            default: accept;
+        }
+    }
+
+    // Bytes of a routing header: next header, length, type. Any other than an SRH with one
+    // segment stays with the payload.
+    state parse_routing {
+        transition select(packet.lookahead<bit<24>>()) {
+            SRH_START: parse_srh;
+            default: accept;
+        }
+    }
+
+    state parse_srh {
+        packet.extract(hdr.srh);
+        transition parse_inner;
+    }
+
+    state parse_inner {
+        packet.extract(hdr.inner);
+        transition select(hdr.inner.next_header) {
             NEXT_UDP: parse_udp;
             default: accept;
         }
@@ -67,6 +90,8 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
     apply {
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv6);
+        packet.emit(hdr.srh);
+        packet.emit(hdr.inner);
         packet.emit(hdr.udp);
         packet.emit(hdr.bth);
         packet.emit(hdr.meth);

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
 FABRIC_PREFIX = IPv6Network("fd4d:5243::/32")
+_FABRIC = int(FABRIC_PREFIX.network_address)
 GATEWAY = "fe80::1"
 """Next hop in every host's routes; a static neighbour entry gives it the T0 port's MAC."""
 
@@ -48,9 +49,14 @@ def t0_prefix(plane: int, t0: int) -> IPv6Network:
     return _network(plane << 80 | t0 << 64, 64)
 
 
+def host_number(plane: int, t0: int, port: int) -> int:
+    """host_address as a number; T0 and port 0 give the network's."""
+    return _FABRIC | plane << 80 | t0 << 64 | port
+
+
 def host_address(plane: int, t0: int, port: int) -> IPv6Address:
     """The address of the NIC port behind port ``port`` of a T0."""
-    return t0_prefix(plane, t0).network_address + port
+    return IPv6Address(host_number(plane, t0, port))
 
 
 def locate(address: str | IPv6Address) -> Position | None:

@@ -1,18 +1,24 @@
 """EV -> path -> links, both ways.
 
-The path of a packet follows from its addresses and EV, the salts of the switches and which
-ports are up. A path from ``src`` to ``dst`` in a plane is host, T0 of src, (T1, T0 of dst,)
-host. The EV decides one thing, the T1 (the uplink of the first T0), so an EV names one
-T0-T1 link on the way up and one on the way down.
+A path from ``src`` to ``dst`` in a plane is host, T0 of src, (T1, T0 of dst,) host. The EV
+decides one thing, the T1 (the uplink of the first T0), so an EV names one T0-T1 link on the way
+up and one on the way down. How it decides is the fabric's mode:
+
+ecmp         a hash of addresses and EV with the first T0's salt (ecmp.py)
+structured   the *uplink* field of the EV (evlayout.py)
+srv6         the same field, written by the host into the list of uSIDs (srv6.py)
+
+In the last two an EV says its path without any packet, and a field that names no uplink leads
+nowhere: the first T0 drops such packets.
 
 Control packets (SACK, NACK) take the same functions with source and destination swapped:
-``path_of(plan, dst, src, plane, reverse_ev)``. The same EV in the other direction is in
-general another path, since addresses and salts enter the hash.
+``path_of(plan, dst, src, plane, reverse_ev)``. In ecmp mode the same EV in the other direction
+is in general another path, since addresses and salts enter the hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
@@ -53,11 +59,16 @@ def uplink_of(
     down: Collection[str] = NO_LINKS,
     failover_groups: bool = False,
 ) -> int | None:
-    """The uplink port a T0 takes for a packet; None when a failover group has no live member.
+    """The uplink port a T0 takes for a packet; None when a failover group has no live member,
+    or when the EV names an uplink that the T0 does not have.
 
     Without failover groups a port that is down stays a member: its packets are lost there.
-    ``src`` and ``dst`` are host names; the addresses are those of the switch's plane.
+    ``src`` and ``dst`` are host names; the addresses are those of the switch's plane. Failover
+    groups choose in ecmp mode only: in the others the EV has chosen.
     """
+    if plan.spec.mode != "ecmp":
+        number = plan.spec.ev_layout.uplink.get(ev)
+        return switch.uplinks[number] if number < len(switch.uplinks) else None
     members = live_uplinks(switch, down) if failover_groups else switch.uplinks
     return ecmp.pick(_hash(plan, switch, src, dst, ev), members)
 
@@ -119,6 +130,50 @@ def _cut(
 def links_of_ev(plan: Plan, src: str, dst: str, plane: int, ev: int) -> tuple[str, ...]:
     """The links an EV crosses when everything is up."""
     return path_of(plan, src, dst, plane, ev).links
+
+
+def planned_evs(plan: Plan, plane: int, count: int | None = None) -> tuple[int, ...]:
+    """The EVs of a plane that every host is given, active ones first; ``count`` of them, by
+    default all (active and backup). Equally many for every uplink, in any stretch.
+
+    In ecmp mode nobody is given EVs (endpoints draw their own), and this is empty.
+    """
+    spec = plan.spec
+    if spec.mode == "ecmp":
+        return ()
+    if count is None:
+        count = (spec.ev.active + spec.ev.backup) // spec.planes
+    return tuple(spec.ev_layout.values(plane, spec.t1_per_plane, count))
+
+
+def planes_of_ev(plan: Plan, ev: int) -> tuple[int, ...]:
+    """The planes an EV can be of: the one in its *plane* field (none when there is no such
+    plane), or all of them in ecmp mode."""
+    if plan.spec.mode == "ecmp":
+        return tuple(range(plan.spec.planes))
+    plane = plan.spec.ev_layout.plane.get(ev)
+    return (plane,) if plane < plan.spec.planes else ()
+
+
+def flows_over(plan: Plan, link: str) -> Iterator[tuple[str, str]]:
+    """(source, destination) of hosts whose packets can cross a link, one pair per pair of T0s,
+    for looking links up. Raises UnknownNameError."""
+    found = plan.link(link)
+    if found.kind == "host":
+        host = plan.host(found.a.node)
+        other = next((h for h in plan.hosts.values() if h.t0 != host.t0), None)
+        other = other or next((h for h in plan.hosts.values() if h is not host), None)
+        if other is not None:
+            yield host.name, other.name
+            yield other.name, host.name
+        return
+    t0 = plan.switch(found.a.node).index
+    near = plan.hosts_under(t0)[0].name
+    for index in range(plan.spec.t0_per_plane):
+        if index != t0:
+            far = plan.hosts_under(index)[0].name
+            yield near, far
+            yield far, near
 
 
 def evs_of_link(

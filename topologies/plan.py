@@ -178,7 +178,8 @@ class Plan:
 
     def hosts_under(self, t0: int) -> list[HostPlan]:
         """Hosts under the T0s of that index."""
-        return [h for h in self.hosts.values() if h.t0 == t0]
+        first = t0 * self.spec.hosts_per_t0
+        return [self.hosts[f"h{i}"] for i in range(first, first + self.spec.hosts_per_t0)]
 
     @property
     def mtu(self) -> int:
@@ -316,6 +317,6 @@ class _Planner:
         return PortSettings(
             rate_bps=link.rate,
             queue_limits=self.limits,
-            tx_delay_ns=link.delay,
+            tx_delay_ns=link.delay + link.switch_latency,
             rx_delay_ns=link.delay if faces_host else 0,
         )

@@ -17,6 +17,16 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
+from topologies.evlayout import EvLayout
+from topologies.steerspec import (
+    EvFieldsSpec,
+    Mode,
+    Srv6Spec,
+    check_layout,
+    check_room,
+    check_usids,
+    layout_of,
+)
 from topologies.units import (
     Duration,
     Packets,
@@ -28,6 +38,7 @@ from topologies.units import (
     format_size,
     parse_depth,
 )
+from topologies.usid import UsidBlocks
 from topologies.yamlspec import (
     Bool,
     FieldError,
@@ -35,8 +46,9 @@ from topologies.yamlspec import (
     SpecModel,
     Str,
     find_file,
-    load_model,
-    shown,
+    parse_text,
+    read_text,
+    validate,
 )
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -51,7 +63,11 @@ MAX_PLANES = 32
 ETHERNET_BYTES = 14
 DATA_HEADER_BYTES = 40 + 8 + 12 + 4 + 4 + 16 + 4
 """IPv6, UDP, BTH, METH, TSETH, RETH and iCRC of a data packet (reference 1, 2.2)."""
-MAX_HEADER_BYTES = DATA_HEADER_BYTES + 4 + 40 + 24
+OUTER_BYTES = 40
+"""Outer IPv6 header of the srv6 mode."""
+SRH_BYTES = 24
+"""SRH with one segment."""
+MAX_HEADER_BYTES = DATA_HEADER_BYTES + 4 + OUTER_BYTES + SRH_BYTES
 """The largest stack: that, ImmDt, outer IPv6 and an SRH with one segment. MTU = PMTU + this."""
 PMTUS = (256, 512, 1024, 2048, 4096, 8192)
 
@@ -83,6 +99,8 @@ class LinkSpec(SpecModel):
     rate: Rate
     delay: Duration = 0
     """Propagation, one way."""
+    switch_latency: Duration = 0
+    """Time in the switch that sends a frame, beside its queue and serialisation."""
 
     @field_validator("rate")
     @classmethod
@@ -152,6 +170,8 @@ class EvSpec(SpecModel):
     """Floor per QP below which EVs are no longer moved to ASSUMED_BAD."""
     order: Literal["label-high", "sport-high"] = "label-high"
     """label-high: EV[31:16] is flow_label[15:0] and EV[15:0] the UDP source port."""
+    fields: EvFieldsSpec = EvFieldsSpec()
+    """Bit fields of the structured and srv6 modes."""
 
 
 class RtoSpec(SpecModel):
@@ -184,8 +204,8 @@ class FabricSpec(SpecModel):
     t0_per_plane: Int = Field(ge=1, le=MAX_PORTS)
     t1_per_plane: Int = Field(ge=1, le=MAX_PORTS)
     hosts_per_t0: Int = Field(ge=1, le=MAX_PORTS)
-    mode: Literal["ecmp", "structured", "srv6"] = "ecmp"
-    """How a switch turns an EV into an uplink."""
+    mode: Mode = "ecmp"
+    """How a switch turns an EV into an uplink: a hash, bits of the EV, or a uSID list."""
     pmtu: Size = 4096
     """Payload bytes of a full data packet."""
     time_scale: Int = Field(default=1000, ge=1, le=1_000_000)
@@ -196,6 +216,7 @@ class FabricSpec(SpecModel):
     udp_port: Int = Field(default=4791, ge=1, le=65535)
     dscp: DscpSpec = DscpSpec()
     ev: EvSpec = EvSpec()
+    srv6: Srv6Spec = Srv6Spec()
     rto: RtoSpec = RtoSpec()
 
     # --- derived figures ---
@@ -216,9 +237,26 @@ class FabricSpec(SpecModel):
         return self.pmtu + MAX_HEADER_BYTES
 
     @property
+    def outer_bytes(self) -> int:
+        """Bytes that the srv6 mode puts in front of the IPv6 packet; 0 in the other modes."""
+        if self.mode != "srv6":
+            return 0
+        return OUTER_BYTES + (SRH_BYTES if self.srv6.srh else 0)
+
+    @property
     def data_frame_bytes(self) -> int:
         """Bytes of a full data packet on a link, Ethernet header included."""
-        return ETHERNET_BYTES + DATA_HEADER_BYTES + self.pmtu
+        return ETHERNET_BYTES + self.outer_bytes + DATA_HEADER_BYTES + self.pmtu
+
+    @property
+    def ev_layout(self) -> EvLayout:
+        """Where an EV's fields are. Only the structured and srv6 modes read them."""
+        return layout_of(self.ev.fields, self.ev.order, self.planes, self.t1_per_plane)
+
+    @property
+    def usids(self) -> UsidBlocks:
+        """The numbering of uSIDs. Switches know theirs in every mode (probes use them)."""
+        return self.srv6.blocks
 
     def base_rtt_ns(self, links_each_way: int = 4) -> int:
         """RTT of a full data packet and its SACK in an empty fabric, in nanoseconds.
@@ -227,7 +265,8 @@ class FabricSpec(SpecModel):
         own serialisation is counted at 128 bytes.
         """
         serialise = (self.data_frame_bytes + 128) * 8 * 1_000_000_000 // self.link.rate
-        return links_each_way * (2 * self.link.delay + serialise)
+        switches = 2 * (links_each_way - 1) * self.link.switch_latency
+        return links_each_way * (2 * self.link.delay + serialise) + switches
 
     @property
     def bdp_bytes(self) -> int:
@@ -269,13 +308,6 @@ class FabricSpec(SpecModel):
                 f"(one of {', '.join(map(str, PMTUS))} B)"
             )
         return pmtu
-
-    @field_validator("mode")
-    @classmethod
-    def _mode(cls, mode: str) -> str:
-        if mode != "ecmp":
-            raise ValueError(f"{shown(mode)} is not supported yet; use 'ecmp'")
-        return mode
 
     @model_validator(mode="after")
     def _consistent(self) -> FabricSpec:
@@ -357,6 +389,14 @@ class FabricSpec(SpecModel):
             raise FieldError(
                 ("ev", "min_active"), f"must be at most active, which is {self.ev.active}"
             )
+        check_layout(self.ev.fields, self.ev.order, self.planes, self.t1_per_plane)
+        ports = max(self.hosts_per_t0 + self.t1_per_plane, self.t0_per_plane)
+        check_usids(self.srv6, self.planes, ports)
+        if self.mode != "ecmp":
+            counts = {"active": self.ev.active, "backup": self.ev.backup}
+            lack = check_room(self.ev_layout, self.planes, self.t1_per_plane, counts)
+            if lack is not None:
+                raise FieldError(("ev", lack[0]), lack[1], near=("ev", "fields"))
 
 
 def catalog_names() -> list[str]:
@@ -364,6 +404,13 @@ def catalog_names() -> list[str]:
     return sorted(p.stem for p in CATALOG.glob("*.yaml"))
 
 
-def load_spec(path_or_name: str | Path) -> FabricSpec:
-    """Load a fabric by catalogue name or by path of a YAML file. Raises SpecError."""
-    return load_model(find_file(str(path_or_name), CATALOG, "fabric"), FabricSpec)
+def load_spec(path_or_name: str | Path, mode: Mode | None = None) -> FabricSpec:
+    """Load a fabric by catalogue name or by path of a YAML file; `mode` replaces the file's.
+
+    Raises SpecError.
+    """
+    path = find_file(str(path_or_name), CATALOG, "fabric")
+    doc = parse_text(read_text(path), str(path))
+    if mode is not None and isinstance(doc.data, dict):
+        doc.data["mode"] = mode
+    return validate(doc, FabricSpec)

@@ -6,6 +6,7 @@
 | `Duration` | ``1 ms``, ``250 us``        | nanoseconds            |
 | `Size`     | ``4096 B``, ``64 KiB``      | bytes                  |
 | `Packets`  | ``30 packets``              | packets                |
+| `Bits`     | ``4 bits``                  | bits                   |
 | `Share`    | ``0.5 %`` or ``0.005``      | float between 0 and 1  |
 | `Rtts`     | ``5 RTT``                   | float, round-trip times|
 
@@ -45,6 +46,7 @@ SIZE_UNITS: Mapping[str, int] = {
     "GiB": 1 << 30,
 }
 PACKET_UNITS: Mapping[str, int] = {"packets": 1}
+BIT_UNITS: Mapping[str, int] = {"bits": 1}
 BDP_UNITS: Mapping[str, int] = {"BDP": 1}
 RTT_UNITS: Mapping[str, int] = {"RTT": 1}
 
@@ -61,6 +63,7 @@ _SPELLINGS: Mapping[str, str] = {
     "µs": "us",  # micro sign
     "μs": "us",  # Greek mu
     "packet": "packets",
+    "bit": "bits",
     "RTTs": "RTT",
 }
 
@@ -122,6 +125,11 @@ def parse_packets(value: object) -> int:
     return _whole(value, "a number of packets", PACKET_UNITS, "30 packets")
 
 
+def parse_bits(value: object) -> int:
+    """``4 bits`` -> 4."""
+    return _whole(value, "a number of bits", BIT_UNITS, "4 bits")
+
+
 def parse_depth(value: object) -> tuple[float, str]:
     """``30 packets`` -> (30.0, "packets"); ``0.2 BDP`` -> (0.2, "BDP")."""
     if isinstance(value, str) and value.rstrip().upper().endswith("BDP"):
@@ -175,6 +183,11 @@ def format_packets(count: int) -> str:
     return f"{count} packets" if count != 1 else "1 packet"
 
 
+def format_bits(count: int) -> str:
+    """4 -> ``4 bits``."""
+    return f"{count} bits" if count != 1 else "1 bit"
+
+
 def _show_share(share: float) -> str:
     return f"{Decimal(str(share)) * 100:f} %"
 
@@ -191,6 +204,7 @@ Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(format_size, 
 Packets = Annotated[
     int, BeforeValidator(parse_packets), PlainSerializer(format_packets, when_used="json")
 ]
+Bits = Annotated[int, BeforeValidator(parse_bits), PlainSerializer(format_bits, when_used="json")]
 Share = Annotated[
     float, BeforeValidator(parse_share), PlainSerializer(_show_share, when_used="json")
 ]

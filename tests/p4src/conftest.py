@@ -8,6 +8,7 @@ from controller.entities import Codec
 from controller.p4names import P4Names
 from softswitch.p4 import compile_file
 from tests.p4src.switch import PLAN, Switch
+from topologies.plan import Plan
 
 SOURCE = Path(__file__).parents[2] / "p4src" / "mrc_fabric.p4"
 
@@ -24,8 +25,8 @@ def make(program):
     made = []
     codec = Codec(P4Names(program.p4info))
 
-    def build(name: str = "p0t0-0", **options) -> Switch:
-        switch = Switch(program.json, codec, PLAN.switch(name), **options)
+    def build(name: str = "p0t0-0", fabric: Plan = PLAN, **options) -> Switch:
+        switch = Switch(program.json, codec, fabric.switch(name), fabric=fabric, **options)
         made.append(switch)
         return switch
 

@@ -90,3 +90,28 @@ def see(frame: bytes) -> Seen:
         length,
         rest,
     )
+
+
+def encapsulated(
+    inner: bytes,
+    dst: str,
+    *,
+    src: str = "fd00::9",
+    segment: str | None = None,
+    segments_left: int = 1,
+    dscp: int = 4,
+    ecn: int = 2,
+    hop_limit: int = 64,
+) -> bytes:
+    """An IPv6 packet (with its Ethernet header) inside another, with or without an SRH."""
+    body, header = inner[ETHERNET:], 41
+    if segment is not None:
+        srh = struct.pack("!BBBBBBH", 41, 2, 4, segments_left, 0, 0, 0)
+        body, header = srh + IPv6Address(segment).packed + body, 43
+    label = int.from_bytes(inner[ETHERNET + 2 : ETHERNET + 4], "big")
+    return ipv6(src, dst, body, header, label, dscp, ecn, hop_limit)
+
+
+def destination(frame: bytes) -> str:
+    """Destination address of the outermost IPv6 header."""
+    return str(IPv6Address(frame[38:54]))

@@ -11,6 +11,8 @@ from topologies.plan import Plan, SwitchPlan
 from topologies.spec import load_spec
 
 PLAN = Plan.from_spec(load_spec("two-plane"))
+STRUCTURED = Plan.from_spec(load_spec("two-plane", "structured"))
+SRV6 = Plan.from_spec(load_spec("two-plane", "srv6"))
 MS = 1_000_000
 
 
@@ -27,6 +29,7 @@ class Switch:
         rate_bps: int = 0,
         queue_limits: tuple[int, ...] = (90, 1000),
         seed: int = 1,
+        fabric: Plan = PLAN,
     ) -> None:
         self.plan = plan
         self.now = 1_000 * MS
@@ -34,7 +37,7 @@ class Switch:
         for number in plan.ports:
             self.engine.add_port(number, PortConfig(rate_bps=rate_bps, queue_limits=queue_limits))
             self.engine.set_port_up(number, True, self.now)
-        install(self.engine, switch_program(PLAN, plan, failover_groups=failover_groups), codec)
+        install(self.engine, switch_program(fabric, plan, failover_groups=failover_groups), codec)
 
     def receive(self, port: int, *frames: bytes) -> None:
         """Frames arrive at this moment."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.topologies.fabrics import spec, text
 from topologies.spec import CATALOG, Depth, FabricSpec, Thresholds, catalog_names, load_spec
+from topologies.steerspec import MODES
 from topologies.yamlspec import SpecError, parse_model
 
 
@@ -35,10 +38,38 @@ def test_thresholds_follow_the_bdp_when_not_given() -> None:
     assert str(Depth(bdp=0.2)) == "0.2 BDP"
 
 
+def test_the_mode_can_be_replaced() -> None:
+    for mode in MODES:
+        two = load_spec("two-plane", mode)
+        assert two.mode == mode
+        assert two == load_spec("two-plane").model_copy(update={"mode": mode})
+    assert load_spec("two-plane", "srv6").data_frame_bytes == 4198 + 40
+
+
+def test_what_a_replaced_mode_makes_impossible_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text(ev="{active: 512, fields: {uplink: 16 bits, plane: 16 bits}}"))
+    assert load_spec(file).mode == "ecmp"
+    with pytest.raises(SpecError, match=r"mine.yaml:7: ev.active: 576 EVs are wanted"):
+        load_spec(file, "srv6")
+
+
+def test_ev_fields_are_just_enough_unless_given() -> None:
+    layout = spec(t1_per_plane="5", planes="8").ev_layout
+    assert [str(field) for field in layout.fields] == [
+        "uplink [31:29]",
+        "plane [28:26]",
+        "tag [25:0]",
+    ]
+    given = spec(ev="{fields: {uplink: 10 bits, plane: 8 bits}, order: sport-high}").ev_layout
+    assert (given.uplink.shift, given.plane.shift, given.wire_shift) == (22, 14, 6)
+
+
 def test_survives_json() -> None:
     two = load_spec("two-plane")
     assert FabricSpec.model_validate_json(two.model_dump_json()) == two
-    assert FabricSpec.model_validate_json(spec().model_dump_json()) == spec()
+    for given in (spec(), spec(mode="srv6", ev="{fields: {uplink: 4 bits}}")):
+        assert FabricSpec.model_validate_json(given.model_dump_json()) == given
 
 
 @pytest.mark.parametrize(
@@ -84,7 +115,36 @@ def test_survives_json() -> None:
         ({"queues": "{data: 70000 packets}"}, "t.yaml:7: queues.data: 70000 packets is more"),
         ({"queues": "{data: 30}"}, "t.yaml:7: queues.data: 30 has no unit"),
         ({"pmtu": "4000 B"}, "t.yaml:7: pmtu: 4000 B is not a PMTU; the nearest is '4096 B'"),
-        ({"mode": "srv6"}, "t.yaml:7: mode: 'srv6' is not supported yet; use 'ecmp'"),
+        ({"mode": "srv7"}, "t.yaml:7: mode: 'srv7' is not known; did you mean 'srv6'?"),
+        (
+            {"t1_per_plane": "5", "ev": "{fields: {uplink: 2 bits}}"},
+            "t.yaml:7: ev.fields.uplink: 2 bits tell 4 apart and t1_per_plane is 5; use 3 bits",
+        ),
+        (
+            {"ev": "{fields: {uplink: 17 bits}}"},
+            "t.yaml:7: ev.fields.uplink: must be at most 16 bits",
+        ),
+        ({"ev": "{fields: {plane: 1}}"}, "t.yaml:7: ev.fields.plane: 1 has no unit"),
+        ({"ev": "{fields: {hop1: 1 bit}}"}, "t.yaml:7: ev.fields.hop1: unknown key"),
+        (
+            {"mode": "structured", "ev": "{fields: {uplink: 16 bits, plane: 16 bits}}"},
+            "t.yaml:8: ev.active: 192 EVs are wanted and the fields leave room for 4 "
+            "(2 uplinks x 1 tags x 2 planes)",
+        ),
+        ({"srv6": "{block: 10.0.0.0/8}"}, "t.yaml:7: srv6.block: '10.0.0.0/8' is not an IPv6"),
+        ({"srv6": "{block: 'fd53::/16'}"}, "t.yaml:7: srv6.block: must be a /32 (F3216)"),
+        ({"srv6": "{block: 'fd4d:5243::/32'}"}, "t.yaml:7: srv6.block: fd4d:5243::/32 is not"),
+        ({"srv6": "{usid: {t1: 0x4000}}"}, "t.yaml:7: srv6.usid.t1: 0x4000 is already where t0"),
+        ({"srv6": "{usid: {t1: 0x9000}}"}, "t.yaml:7: srv6.usid.t1: 0x9000 is not a multiple"),
+        ({"srv6": "{usid: {port: 0}}"}, "t.yaml:7: srv6.usid.port: 0 ends a uSID list"),
+        (
+            {"srv6": "{usid: {number_bits: 2 bits}}"},
+            "t.yaml:7: srv6.usid.number_bits: 2 bits are not enough for 5 numbers; use 3 bits",
+        ),
+        (
+            {"srv6": "{usid: {plane_bits: 6 bits}}"},
+            "t.yaml:7: srv6.usid.number_bits: plane_bits + number_bits must be at most 14",
+        ),
         ({"mode": "emcp"}, "t.yaml:7: mode: 'emcp' is not known; did you mean 'ecmp'?"),
         ({"dscp": "{trimmed: 4}"}, "t.yaml:7: dscp.trimmed: 4 is already the DSCP of trimmable"),
         ({"dscp": "{control: 64}"}, "t.yaml:7: dscp.control: must be at most 63"),
