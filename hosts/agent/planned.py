@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from topologies.paths import planned_evs
+from topologies.srv6 import encapsulation
+
 if TYPE_CHECKING:
     from topologies.plan import Plan
 
@@ -13,6 +16,27 @@ CC_PARAMS: dict[str, dict[str, float]] = {"nscc": {"max_wnd_bdps": 2.0}}
 """MaxWnd is 1.5 BDP by default (reference 5.2). The base RTT is seeded by small probes, and in a
 slowed network the serialisation of a full packet on four links is a sixth of the RTT on top; a
 host that is scheduled late needs some more."""
+
+
+def ev_values(plan: Plan) -> dict[str, list[int]]:
+    """The EVs of every plane's port, active ones first, in modes in which an EV names its way;
+    empty in ecmp mode, where endpoints draw their own."""
+    if plan.spec.mode == "ecmp":
+        return {}
+    return {str(plane + 1): list(planned_evs(plan, plane)) for plane in range(plan.spec.planes)}
+
+
+def encaps(plan: Plan, host: str) -> dict[str, dict[str, Any]]:
+    """In srv6 mode: destination address -> how an EV becomes outer addresses (`encap` objects of
+    hosts/wire), for every NIC of every other host. Empty in the other modes."""
+    if plan.spec.mode != "srv6":
+        return {}
+    return {
+        nic.ipv6: encapsulation(plan, host, other.name, nic.plane)
+        for other in plan.hosts.values()
+        if other.name != host
+        for nic in other.nics
+    }
 
 
 def agent_config(
@@ -26,7 +50,15 @@ def agent_config(
     """What `hosts.agent.settings` reads, for one host of a fabric. `seed` is the run's: every
     host draws its own numbers from it. `faults` break the endpoint on purpose."""
     spec, nics = plan.spec, plan.host(host).nics
-    return {
+    ev: dict[str, Any] = {
+        "active": spec.ev.active,
+        "backup": spec.ev.backup,
+        "min_active": spec.ev.min_active,
+    }
+    values, outer = ev_values(plan), encaps(plan, host)
+    if values:
+        ev["values"] = values
+    config: dict[str, Any] = {
         "name": host,
         "seed": seed * 65_537 + plan.host(host).index,
         "pmtu": spec.pmtu,
@@ -58,12 +90,11 @@ def agent_config(
                 "linear": spec.rto.linear,
                 "exp": spec.rto.exponential,
             },
-            "ev": {
-                "active": spec.ev.active,
-                "backup": spec.ev.backup,
-                "min_active": spec.ev.min_active,
-            },
+            "ev": ev,
             "cc": {"name": cc, "base_rtt_ns": spec.base_rtt_ns(), "params": CC_PARAMS.get(cc, {})},
         },
         "faults": list(faults),
     }
+    if outer:
+        config["encap"] = outer
+    return config
