@@ -61,11 +61,13 @@ class FabricView:
     """Packets at which marking begins (0: not known)."""
     trim: int = 0
     """Packets at which trimming begins (0: not known, or off)."""
+    outer_bytes: int = 0
+    """What the srv6 mode puts in front of every packet."""
 
     @property
     def payload_share(self) -> float:
         """Payload of a full data packet as a share of its frame."""
-        return self.pmtu / (self.pmtu + WRITE_OVERHEAD)
+        return self.pmtu / (self.pmtu + WRITE_OVERHEAD + self.outer_bytes)
 
     def directed(self, src: str, dst: str, plane: int, ev: int) -> tuple[tuple[Link, bool], ...]:
         """The way of an EV: links in order, each with True when it is taken upward."""
@@ -112,4 +114,5 @@ def view_of(plan: Plan, failover_groups: bool = False) -> FabricView:
         failover_groups=failover_groups,
         ecn_kmin=plan.spec.thresholds.kmin,
         trim=plan.spec.thresholds.trim if plan.spec.trim.enabled else 0,
+        outer_bytes=plan.spec.outer_bytes,
     )

@@ -13,11 +13,12 @@ import click
 from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
 from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
-from mrclab.commands.options import check_switch, testbed_options
+from mrclab.commands.options import check_failover, check_switch, testbed_options
 from mrclab.enter import end_on_sigterm, rerun_in_lab
 from mrclab.errors import EXIT_FAIL, EXIT_PASS, EXIT_VOID, UserError
 from mrclab.namespace import RUN_ENV, inside
 from mrclab.progress import Steps
+from topologies.steerspec import Mode
 
 EXIT_OF = {"pass": EXIT_PASS, "fail": EXIT_FAIL, "void": EXIT_VOID}
 
@@ -89,6 +90,7 @@ def prepare_out(out: Path | None, run_id: str) -> Path:
 @click.option("--list", "list_", is_flag=True, help="List the drills that come with the lab.")
 def drill_command(
     drill: str | None,
+    mode: Mode | None,
     switch: str,
     failover: str,
     seed: int,
@@ -108,6 +110,7 @@ def drill_command(
     \b
     Examples:
       sudo ./lab drill link-down
+      sudo ./lab drill link-down --mode srv6
       sudo ./lab drill link-down --failover groups --seed 7 --out /tmp/run
       sudo ./lab drill mine.yaml --json
       sudo ./lab drill link-down --break never_demote      must fail
@@ -126,11 +129,12 @@ def drill_command(
         file = find(drill)
         loaded = load_drill(file)
         beside = file.parent / loaded.fabric  # a path counts from the drill's own folder
-        plan = load_plan(str(beside if beside.is_file() else loaded.fabric))
+        plan = load_plan(str(beside if beside.is_file() else loaded.fabric), mode)
         check_names(loaded, list(plan.links), list(plan.hosts))
     except SpecError as error:
         raise UserError(str(error)) from None
     check_switch(switch)
+    check_failover(failover, plan.spec.mode)
     if inside() is None:
         return rerun_in_lab()
     end_on_sigterm()
@@ -142,7 +146,7 @@ def drill_command(
     run_id = os.environ[RUN_ENV]
     run_dir = prepare_out(out, run_id)
     steps = Steps(quiet=json_)
-    steps.say(f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}")
+    steps.say(f"{loaded.name} on {plan.spec.name} ({plan.spec.mode}), seed {seed}, run {run_id}")
     try:
         with contextlib.ExitStack() as stack:
             testbed = Testbed(

@@ -12,14 +12,16 @@ from mrclab.errors import UserError
 from topologies.draw import mermaid
 from topologies.plan import Plan
 from topologies.spec import FabricSpec, catalog_names, load_spec
+from topologies.steerspec import Mode
 from topologies.units import format_duration, format_rate
 from topologies.yamlspec import SpecError
 
 
-def load_plan(name: str) -> Plan:
-    """The plan of a fabric by catalogue name or file. Raises UserError."""
+def load_plan(name: str, mode: Mode | None = None) -> Plan:
+    """The plan of a fabric by catalogue name or file, in another mode if one is given. Raises
+    UserError."""
     try:
-        return Plan.from_spec(load_spec(name))
+        return Plan.from_spec(load_spec(name, mode))
     except SpecError as error:
         raise UserError(str(error)) from None
 

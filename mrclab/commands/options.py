@@ -9,16 +9,37 @@ from typing import Any, TypeVar
 import click
 
 from mrclab.errors import UserError
+from topologies.steerspec import MODES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SWITCHES = ("builtin", "bmv2")
 
 
+def mode_option(command: F) -> F:
+    """--mode."""
+    return click.option(
+        "--mode",
+        type=click.Choice(MODES),
+        default=None,
+        help="How an EV chooses a path, instead of what the fabric says.",
+    )(command)
+
+
+def check_failover(failover: str, mode: str) -> None:
+    """Raises UserError for failover groups in a mode that has no use for them."""
+    if failover == "groups" and mode != "ecmp":
+        raise UserError(
+            f"--failover groups: in {mode} mode an EV names its links and no switch may take "
+            "others; leave it out, or use --mode ecmp"
+        )
+
+
 def testbed_options(command: F) -> F:
-    """--switch, --failover and --seed."""
+    """--mode, --switch, --failover and --seed."""
     for option in reversed(
         (
+            mode_option,
             click.option(
                 "--switch",
                 "switch",
@@ -32,7 +53,7 @@ def testbed_options(command: F) -> F:
                 type=click.Choice(["none", "groups"]),
                 default="none",
                 show_default=True,
-                help="groups: switches leave out an uplink that is down by themselves.",
+                help="groups: switches leave out an uplink that is down (ecmp mode).",
             ),
             click.option(
                 "--seed",

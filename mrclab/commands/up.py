@@ -7,16 +7,17 @@ import os
 import click
 
 from mrclab.commands.fabric import load_plan
-from mrclab.commands.options import check_switch, testbed_options
+from mrclab.commands.options import check_failover, check_switch, testbed_options
 from mrclab.enter import end_on_sigterm, rerun_in_lab
 from mrclab.namespace import RUN_ENV, STATE_DIR, inside
 from mrclab.progress import Steps
+from topologies.steerspec import Mode
 
 
 @click.command("up")
 @click.argument("fabric", default="two-plane")
 @testbed_options
-def up_command(fabric: str, switch: str, failover: str, seed: int) -> int:
+def up_command(fabric: str, mode: Mode | None, switch: str, failover: str, seed: int) -> int:
     """Bring FABRIC up (default: two-plane) and give a Mininet prompt on it.
 
     From other terminals: ./lab exec HOST CMD..., ./lab shell SWITCH. Leave with
@@ -25,10 +26,12 @@ def up_command(fabric: str, switch: str, failover: str, seed: int) -> int:
     \b
     Examples:
       sudo ./lab up
+      sudo ./lab up two-plane --mode srv6
       echo "h0 ping -c 1 h2" | sudo ./lab up
     """
-    plan = load_plan(fabric)
+    plan = load_plan(fabric, mode)
     check_switch(switch)
+    check_failover(failover, plan.spec.mode)
     if inside() is None:
         return rerun_in_lab()
     end_on_sigterm()
