@@ -170,7 +170,7 @@ class Drill(SpecModel):
     """A drill file."""
 
     name: Annotated[Str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
-    title: Str
+    title: Annotated[Str, Field(pattern=r"^[^\r\n]+$")]
     about: Str = ""
     fabric: Str = "two-plane"
     workload: Workload

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("attach", "Run a command on a host of the running lab."),
     "shell": ("attach", "Open p4runtime-shell on a switch of the running lab."),
     "compile": ("compile", "Compile a P4-16 program to bmv2 JSON and P4Info."),
+    "stf": ("stf", "Run packet tests (STF) against a P4 program."),
     "decode": ("decode", "Print every field of MRC packets (hex, pcap, pcapng)."),
     "encode": ("decode", "Turn decoded packets (JSON) back into bytes."),
     "fabric": ("fabric", "Show a fabric: sizes, addresses, diagram."),

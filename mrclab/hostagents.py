@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,19 @@ from mrclab.errors import UserError
 from topologies.plan import HostPlan, Plan
 
 READY_SECONDS = 30.0
+ENDED_SECONDS = 1.0
+"""How long an agent whose socket broke may take to be seen as ended."""
+
+
+def describe_end(name: str, process: subprocess.Popen[str]) -> str | None:
+    """`the agent of h0 ended by SIGKILL`, or None when it still runs."""
+    try:
+        status = process.wait(ENDED_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    if status < 0:
+        return f"the agent of {name} ended by {signal.Signals(-status).name}"
+    return f"the agent of {name} ended with status {status}"
 
 
 class HostAgents:
@@ -53,7 +68,10 @@ class HostAgents:
                 why = process.stderr.read().strip() if process.stderr else ""
                 raise UserError(f"the agent of {name} did not start: {why or 'no message'}")
             try:
-                self.clients[name] = AgentClient(self._sockets / f"{name}.sock")
+                self.clients[name] = AgentClient(
+                    self._sockets / f"{name}.sock",
+                    why_gone=functools.partial(describe_end, name, process),
+                )
             except AgentError as error:
                 raise UserError(str(error)) from None
 

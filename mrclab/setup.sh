@@ -8,6 +8,8 @@ command=${2-}
 root=$MRCLAB_ROOT
 venv=$MRCLAB_VENV
 stamp=$venv/.mrclab-setup
+owner=$venv/.mrclab-checkout
+caller=$PPID
 
 # mininet brings mnexec; gcc and the libc headers compile the switch engine.
 packages="mininet gcc libc6-dev iproute2 iputils-ping ethtool tcpdump python3 python3-venv util-linux procps"
@@ -41,8 +43,14 @@ step() {
         if [ -t 2 ]; then
             printf '\r  %s ... %ds' "$text" $(($(date +%s) - begin)) >&2
         fi
+        # Nobody waits for it any more. apt is left to finish: cut short it leaves dpkg broken.
+        case $text in
+            Debian*) ;;
+            *) kill -0 "$caller" 2>/dev/null || kill "$pid" 2>/dev/null || true ;;
+        esac
         sleep 1
     done
+    kill -0 "$caller" 2>/dev/null || { wait "$pid" || true; exit 130; }
     if wait "$pid"; then
         trap - INT TERM
         [ ! -t 2 ] || printf '\r  %s ...' "$text" >&2
@@ -97,6 +105,12 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" = "$want" ] && [ -z "$lack" ]; then
     exit 0
 fi
 
+# A second checkout with other requirements must not pull the environment from under the first.
+of=$(cat "$owner" 2>/dev/null || true)
+if [ -n "$of" ] && [ "$of" != "$root" ] && [ -e "$of/lab" ]; then
+    fail "the virtual environment $venv is that of the checkout $of, which needs other packages: unset MRCLAB_VENV, or set it to another folder"
+fi
+
 log=$venv.setup.log
 : >"$log"
 printf 'lab: setting up (once; log: %s)\n' "$log" >&2
@@ -108,10 +122,15 @@ fi
 
 python=$(pick_python) || fail "no Python 3.10 or newer with the venv module: apt-get install python3 python3-venv"
 rm -f "$stamp"
-step "virtual environment ($("$python" -V 2>&1))" "$python" -m venv --clear "$venv"
+# A whole environment of the same Python is brought up to date; anything else is made anew.
+if [ "$("$venv/bin/python" -V 2>&1)" != "$("$python" -V 2>&1)" ] ||
+    ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    step "virtual environment ($("$python" -V 2>&1))" "$python" -m venv --clear "$venv"
+fi
 step "Python packages (pinned, about 60)" "$venv/bin/python" -m pip install \
     --disable-pip-version-check --no-input --only-binary :all: --requirement "$root/requirements.txt"
 step "check that they load" "$venv/bin/python" -c \
     'import mininet.net, p4runtime_sh.p4runtime, scapy.layers.inet6, grpc, cffi, pydantic, ruamel.yaml, click, rich, jinja2, matplotlib, pyroute2'
+printf '%s\n' "$root" >"$owner"
 printf '%s\n' "$want" >"$stamp"
 printf 'lab: set-up done\n' >&2

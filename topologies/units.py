@@ -146,6 +146,8 @@ def parse_share(value: object) -> float:
     """``0.5 %`` or ``0.005`` -> 0.005; between 0 and 1."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         share = float(value)
+        if share == 1:
+            raise ValueError(f"{shown(value)} may mean 1 % or 100 %: write it with the sign")
     else:
         share = float(_number(value, "a share", {"%": 1}, "0.5 %") / 100)
     if not 0 <= share <= 1:

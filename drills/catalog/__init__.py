@@ -25,6 +25,8 @@ def find(name: str) -> Path:
     if path.suffix in (SUFFIX, ".yml") or "/" in name:
         if path.is_file():
             return path
+        if path.is_dir():
+            raise UserError(f"'{name}' is a folder; name the YAML file of a drill in it")
         raise UserError(f"no drill file '{name}'")
     known = catalog_names()
     if name in known:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,17 @@ class AgentClient:
     reply.
     """
 
-    def __init__(self, path: str | Path, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        timeout: float = 10.0,
+        *,
+        why_gone: Callable[[], str | None] | None = None,
+    ) -> None:
+        """`why_gone`: asked when the connection breaks; what became of the agent, if known."""
         self.path = os.fspath(path)
         self.timeout = timeout
+        self._why_gone = why_gone
         self._buffer = bytearray()
         self._sock = self._connect()
 
@@ -50,7 +59,8 @@ class AgentClient:
             self._sock.close()  # a late reply must never answer the next request
             raise AgentError(f"{self.path}: {op}: no reply within {limit} s") from None
         except OSError as error:
-            raise AgentError(f"{self.path}: {op}: {error.strerror or error}") from None
+            known = self._why_gone() if self._why_gone is not None else None
+            raise AgentError(known or f"{self.path}: {op}: {error.strerror or error}") from None
         except ValueError:
             raise AgentError(f"{self.path}: {op}: the reply is not JSON") from None
         if not reply.pop("ok", False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def prepare_out(out: Path | None, run_id: str) -> Path:
         hint = "" if out is not None else "; name a folder of yours with --out"
         raise UserError(f"can't write {directory}: {error.strerror}{hint}") from None
     return directory
+
+
+def _tidy(run_dir: Path, *, made_here: bool) -> str:
+    """After a lab that did not come up: words on where its logs are; no folder without a use."""
+    if any(path.stat().st_size for path in run_dir.rglob("*.log")):
+        return f" (logs: {run_dir})"
+    if made_here:
+        shutil.rmtree(run_dir, ignore_errors=True)
+    return ""
 
 
 @click.command("drill")
@@ -179,6 +189,8 @@ def drill_command(
             f"can't write {run_dir}: {error.strerror}; the run has no verdict, make room or "
             "name another folder with --out"
         ) from None
+    except UserError as error:
+        raise type(error)(f"{error}{_tidy(run_dir, made_here=out is None)}") from None
     finally:
         give_to_caller(run_dir)
     if recorder is not None and recorder.result is not None:

@@ -21,6 +21,7 @@ from mrclab.errors import EXIT_USAGE, UserError
         (["drill"], "which drill?"),
         (["drill", "link-dwon"], "did you mean 'link-down'"),
         (["drill", "link-down", "--out", ""], "it is empty"),
+        (["drill", "/tmp"], "is a folder"),
         (["drill", "link-down", "--seed", "-1"], "--seed"),
         (["fabric", "--json", "--mermaid"], "not both"),
         (["fabric", "/tmp"], "folder"),

@@ -70,6 +70,8 @@ def test_parse(parse, text, value) -> None:
         (parse_packets, "1.5 packets", "not a whole number of packets"),
         (parse_share, "101 %", "outside 0 % to 100 %"),
         (parse_share, float("nan"), "outside"),
+        (parse_share, 1, "1 % or 100 %"),
+        (parse_share, 1.0, "1 % or 100 %"),
         (parse_depth, "30", "has no unit"),
     ],
 )
