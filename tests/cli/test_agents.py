@@ -29,7 +29,7 @@ def test_an_agent_that_was_killed_is_named(tmp_path: Path) -> None:
         connection, _ = server.accept()
         connection.close()
         process.send_signal(signal.SIGKILL)
-        with pytest.raises(AgentError, match="^the agent of h0 ended by SIGKILL$"):
+        with pytest.raises(AgentError, match=r"^the agent of h0 ended by SIGKILL$"):
             client.hello()
     process.communicate()
 
