@@ -109,7 +109,10 @@ class _Writer:
         if self.model.deparser_span is not None:
             result["source_info"] = _source_info(self.model.deparser_span)
         result["order"] = self.model.deparser_order
-        result["primitives"] = []
+        result["primitives"] = [
+            {"op": p.op, "parameters": p.parameters, "source_info": _source_info(p.span)}
+            for p in self.model.deparser_ops
+        ]
         return result
 
     # ---- externs

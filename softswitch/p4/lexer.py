@@ -31,7 +31,7 @@ _TOKEN = re.compile(
   | (?P<block_comment>/\*.*?\*/)
   | (?P<ident>[A-Za-z_][A-Za-z0-9_]*)
   | (?P<int>[0-9][0-9_]*[ws]?[A-Za-z0-9_]*)
-  | (?P<string>"(?:[^"\\\n]|\\.)*")
+  | (?P<string>"(?:[^"\\]|\\.)*")
   | (?P<punct>"""
     + "|".join(re.escape(p) for p in _PUNCTUATION)
     + r""")
@@ -108,6 +108,11 @@ def tokenize(source: SourceFile, reporter: Reporter) -> list[Token]:
             space = True
         else:
             span = Span(source, line, column, line, column + len(value))
+            newlines = value.count("\n") if kind == "string" else 0
+            if newlines:  # strings may go on over lines
+                line += newlines
+                line_begin = position + value.rfind("\n") + 1
+                span = Span(source, span.line, column, line, end - line_begin + 1)
             if kind == "other" and value == '"':
                 reporter.error(span, "string without a closing quote")
             elif kind == "other" and text.startswith("/*", position):

@@ -10,9 +10,9 @@ from softswitch.p4.check.program import Checked
 from softswitch.p4.diagnostics import Reporter
 from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context
+from softswitch.p4.lower.deparser import DeparserLowering
 from softswitch.p4.lower.instances import ControlInstance
 from softswitch.p4.lower.model import BlockInfo, Model, Pipeline, Statement
-from softswitch.p4.lower.parser import ParserLowering
 from softswitch.p4.lower.pipeline import PipelineBuilder
 from softswitch.p4.lower.storage import SCALARS, STANDARD, control_plane_name, flat_fields
 
@@ -24,7 +24,7 @@ def lower(checked: Checked, name: str, reporter: Reporter) -> Model:
     return ProgramLowering(checked, Model(name), reporter).run()
 
 
-class ProgramLowering(ParserLowering):
+class ProgramLowering(DeparserLowering):
     """Builds the parts in p4c's order."""
 
     def __init__(self, checked: Checked, model: Model, reporter: Reporter) -> None:
@@ -48,16 +48,16 @@ class ProgramLowering(ParserLowering):
         model.errors = list(self.error_codes.items())
         model.annotations = self.checked.main.annotations
         parser = blocks["p"]
-        params = self._block(parser).params
+        params = self.block_decl(parser).params
         if len(params) != 4:
             raise self.fail(self.checked.main, "this is not a v1model parser")
         self._global_values(params)
         self._parser(parser)
-        self._checksums(blocks["vr"], verify=True)
+        self.checksums(blocks["vr"], verify=True)
         ingress = self._pipeline(blocks["ig"], "ingress")
         egress = self._pipeline(blocks["eg"], "egress")
-        self._checksums(blocks["ck"], verify=False)
-        self._deparser(blocks["dep"])
+        self.checksums(blocks["ck"], verify=False)
+        self.deparser(blocks["dep"])
         for control, _, _ in (ingress, egress):
             info = BlockInfo(control.instance.name)
             self.collect(control, info)
@@ -118,10 +118,6 @@ class ProgramLowering(ParserLowering):
                 raise self.fail(expr, f"'{param.name}' of V1Switch has to be a parser or control")
             blocks[param.name] = found
         return blocks
-
-    def _block(self, instance: v.Instance) -> ast.ParserDecl | ast.ControlDecl:
-        assert isinstance(instance.type, t.TBlock)
-        return instance.type.decl
 
     # ---- headers and metadata
 
@@ -236,20 +232,15 @@ class ProgramLowering(ParserLowering):
             return self._annotation_number(e.operand)
         return None
 
-    def _bind(self, instance: v.Instance, values: list[v.Value]) -> dict[Any, v.Value]:
-        decl = self._block(instance)
-        if len(decl.params) != len(values):
-            raise self.fail(decl, f"'{decl.name}' has the wrong number of parameters")
-        env: dict[Any, v.Value] = dict(zip(decl.params, values, strict=True))
-        return env
-
     # ---- blocks
 
     def _parser(self, instance: v.Instance) -> None:
         name = instance.name
         parser = self.instantiate_parser(instance, (name,), "")
         parser.env.update(
-            self._bind(instance, [v.Packet(), self.headers_value, self.meta_value, self.standard])
+            self.block_env(
+                instance, [v.Packet(), self.headers_value, self.meta_value, self.standard]
+            )
         )
         self.model.init_state = self.lower_parser(parser)
         order = {s.name: n for n, s in enumerate(parser.decl.states)}
@@ -258,146 +249,15 @@ class ProgramLowering(ParserLowering):
     def _pipeline(
         self, instance: v.Instance, where: str
     ) -> tuple[ControlInstance, Pipeline, list[Statement]]:
-        decl = self._block(instance)
+        decl = self.block_decl(instance)
         control = self.instantiate(instance, tuple(instance.name.split(".")), where)
         control.env.update(
-            self._bind(instance, [self.headers_value, self.meta_value, self.standard])
+            self.block_env(instance, [self.headers_value, self.meta_value, self.standard])
         )
         body: list[Statement] = []
         ctx = Context(env=control.env, where=where, path=control.path, out=body, control=control)
         self.run_control(control, ctx)
         return control, Pipeline(where, decl.span), body
-
-    def _checksums(self, instance: v.Instance, verify: bool) -> None:
-        decl = self._block(instance)
-        assert isinstance(decl, ast.ControlDecl)
-        where = "verify" if verify else "compute"
-        control = self.instantiate(instance, (instance.name,), where)
-        control.env.update(self._bind(instance, [self.headers_value, self.meta_value]))
-        ctx = Context(env=control.env, where=where, path=control.path, control=control)
-        self._checksum_block(decl.body, ctx, verify)
-
-    def _checksum_block(self, block: ast.BlockStmt, ctx: Context, verify: bool) -> None:
-        prefix = "verify" if verify else "update"
-        allowed = (f"{prefix}_checksum", f"{prefix}_checksum_with_payload")
-        for stmt in block.body:
-            if isinstance(stmt, ast.BlockStmt):
-                self._checksum_block(stmt, ctx, verify)
-                continue
-            if isinstance(stmt, ast.EmptyStmt):
-                continue
-            call = stmt.call if isinstance(stmt, ast.CallStmt) else None
-            if not isinstance(call, ast.Call) or call.kind != "extern_function":
-                raise self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
-            if call.target.name not in allowed:
-                raise self.fail(stmt, f"only calls of {allowed[0]} and {allowed[1]} can stand here")
-            self._checksum(call, ctx, verify)
-
-    def _checksum(self, call: ast.Call, ctx: Context, verify: bool) -> None:
-        args = {p.name: x for p, x in call.bound}
-        self.model.calls_externs = True
-        algorithm = self.symbol(args["algo"], call.span)
-        for expr in (args["condition"], args["data"], args["checksum"]):
-            if expr is None:
-                raise self.fail(call, "'_' is not supported here")
-        assert args["condition"] is not None
-        assert args["data"] is not None
-        assert args["checksum"] is not None
-        inputs = self.inputs(self.value(args["data"], ctx), ctx, call.span, False)
-        payload = call.target.name.endswith("_with_payload")
-        name = self.calculation(algorithm, inputs, payload, call.span)
-        target = self.value(args["checksum"], ctx)
-        if not isinstance(target, v.Field):
-            raise self.fail(args["checksum"], "the checksum has to be a field")
-        cond = self.leaf(args["condition"], ctx)
-        if ctx.out:
-            raise self.fail(args["condition"], "this condition is too complex for bmv2")
-        self.model.checksums.append(
-            {
-                "name": self.storage.unique("cksum"),
-                "id": len(self.model.checksums),
-                "source_info": call.span,
-                "target": [target.header, target.name],
-                "type": "generic",
-                "calculation": name,
-                "verify": verify,
-                "update": not verify,
-                "if_cond": v.to_json(cond, v.BOOLEAN),
-            }
-        )
-
-    def _deparser(self, instance: v.Instance) -> None:
-        decl = self._block(instance)
-        assert isinstance(decl, ast.ControlDecl)
-        control = self.instantiate(instance, (instance.name,), "deparser")
-        control.env.update(self._bind(instance, [v.Packet(), self.headers_value]))
-        body: list[Statement] = []
-        ctx = Context(
-            env=control.env, where="deparser", path=control.path, out=body, control=control
-        )
-        self.model.deparser_span = decl.span
-        self._deparser_body(decl.body, ctx)
-
-    def _deparser_body(self, block: ast.BlockStmt, ctx: Context) -> None:
-        for stmt in block.body:
-            if isinstance(stmt, ast.BlockStmt):
-                self._deparser_body(stmt, ctx)
-                continue
-            if isinstance(stmt, ast.EmptyStmt):
-                continue
-            call = stmt.call if isinstance(stmt, ast.CallStmt) else None
-            if isinstance(call, ast.Call) and call.kind == "apply":
-                self._sub_deparser(call, ctx)
-                continue
-            if not isinstance(call, ast.Call) or call.kind != "extern_method":
-                raise self.fail(stmt, "bmv2's deparser can only emit headers")
-            self.call(call, ctx)
-            if ctx.out:
-                raise self.fail(stmt, "bmv2's deparser can only emit headers")
-
-    def _sub_deparser(self, call: ast.Call, ctx: Context) -> None:
-        assert isinstance(call.func, ast.Member)
-        if isinstance(call.func.base, ast.TypeExpr):
-            assert isinstance(call.target, t.TBlock)
-            instance = self.direct_instance(call, call.target, ctx)
-        else:
-            found = self.value(call.func.base, ctx)
-            assert isinstance(found, v.Instance)
-            instance = found
-        decl = self._block(instance)
-        assert isinstance(decl, ast.ControlDecl)
-        if ctx.depth > 16:
-            raise self.fail(call, "controls nested too deeply")
-        passed = self.pass_arguments(call.bound, ctx, call.span, isolated=True)
-        if passed.back or ctx.out:
-            raise self.fail(call, "bmv2's deparser can only emit headers")
-        inner = Context(
-            env=passed.env, where="deparser", path=ctx.path, out=ctx.out, depth=ctx.depth + 1,
-            control=ctx.control,
-        )  # fmt: skip
-        self._deparser_body(decl.body, inner)
-
-    def emit_packet(self, e: ast.Call, args: dict[str, Any], ctx: Context) -> v.Value:
-        expr = args["hdr"]
-        if expr is None:
-            raise self.fail(e, "emit needs a header")
-        self._emit_value(self.value(expr, ctx), e)
-        return v.Nothing()
-
-    def _emit_value(self, value: v.Value, e: ast.Call) -> None:
-        order = self.model.deparser_order
-        if isinstance(value, v.Header):
-            order.append(value.name)
-        elif isinstance(value, v.Aggregate):
-            for item in value.items.values():
-                self._emit_value(item, e)
-        elif isinstance(value, v.Stack):
-            for i in range(value.type.size):
-                self._emit_value(self.element(value, i), e)
-        elif isinstance(value, v.Union):
-            order.extend(f"{value.name}.{name}" for name in value.type.fields)
-        else:
-            raise self.fail(e, "only headers can be emitted")
 
 
 def _tree(
