@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MAX_ERRORS = 20
@@ -52,6 +52,29 @@ class Span(NamedTuple):
         return line[self.column - 1 :].rstrip()
 
 
+WARNINGS = {
+    "unused": "declared and never referred to",
+    "uninitialized-use": "read before anything was assigned",
+    "uninitialized-out-param": "an out parameter that can end without a value",
+    "invalid-header": "a field of a header that is not valid there",
+    "unreachable": "a statement, state or case that is never reached",
+    "always": "a condition or comparison with only one outcome",
+    "keys": "a table entry that never matches",
+    "parser-transition": "a transition that does not do what it seems to",
+    "mismatch": "a number that does not fit its type or its mask",
+    "overflow": "a shift out of a value, a literal wider than its width",
+    "shadow": "a name that hides another",
+    "duplicate-priorities": "two entries of one priority",
+    "entries-out-of-priority-order": "entries not in the order of their priorities",
+    "ignore-prop": "a table property or key that has no effect",
+    "ignore": "an annotation that has no effect",
+    "deprecated": "something newer programs write differently",
+    "bmv2": "what bmv2 does differently from what the text seems to say",
+    "preprocessor": "#warning",
+    "other": "all the rest",
+}
+"""Kinds of warnings, with p4c's names where it has the same."""
+
 BUILTIN = SourceFile("<built-in>", "", system=True)
 NOWHERE = Span(BUILTIN, 1, 1, 1, 1)
 
@@ -67,9 +90,12 @@ class Diagnostic:
     source_line: str = ""
     severity: str = "error"
     length: int = 1
+    kind: str = ""  # of a warning: what -Wno-KIND switches off
 
     def __str__(self) -> str:
         head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
+        if self.kind:
+            head += f" [{self.kind}]"
         if not self.source_line:
             return head
         prefix = self.source_line[: self.column - 1]
@@ -96,6 +122,7 @@ class Reporter:
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
+    _seen: set[Diagnostic] = field(default_factory=set)
 
     def error(self, span: Span, message: str) -> None:
         """Record an error; gives up after MAX_ERRORS."""
@@ -111,12 +138,13 @@ class Reporter:
         self.error(span, message)
         return Stop()
 
-    def warn(self, span: Span, message: str) -> None:
+    def warn(self, span: Span, message: str, kind: str = "other") -> None:
         """Record a warning (none about the include files that come with the compiler)."""
         if span.file.system:
             return
-        diagnostic = _diagnostic(span, message, "warning")
-        if diagnostic not in self.warnings:
+        diagnostic = replace(_diagnostic(span, message, "warning"), kind=kind)
+        if diagnostic not in self._seen:
+            self._seen.add(diagnostic)
             self.warnings.append(diagnostic)
 
     def check(self) -> None:

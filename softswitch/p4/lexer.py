@@ -160,7 +160,9 @@ def parse_int(token: Token, reporter: Reporter) -> IntLiteral:
     if width is not None:
         limit = 1 << width
         if value >= limit:
-            reporter.warn(token.span, f"{token.text}: value does not fit in {width} bits")
+            reporter.warn(
+                token.span, f"{token.text}: value does not fit in {width} bits", "overflow"
+            )
             value %= limit
         if signed and value >= limit >> 1:
             value -= limit

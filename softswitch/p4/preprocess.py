@@ -155,7 +155,7 @@ class Preprocessor:
             if name == "error":
                 self.reporter.error(span, f"#error {text}")
             else:
-                self.reporter.warn(span, f"#warning {text}")
+                self.reporter.warn(span, f"#warning {text}", "preprocessor")
         elif name not in ("pragma", "line", "ident"):
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else")
             self.reporter.error(span, f"unknown directive #{name}{did_you_mean(name, known)}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.p4.support import refused
+from softswitch.p4 import P4Error, compile_text
+from tests.p4.support import compiled, refused, source
 
 _T = "actions = { NoAction; }"
 BAD = [
@@ -58,6 +59,29 @@ BAD = [
     ({"types": '@p4runtime_translation("u", bool) type bit<8> b_t;'}, "needs a URI and a type"),
     ({"top": "@pkginfo() const bit<8> k = 1;"}, "@pkginfo needs keys and values"),
     ({"types": "struct S { bit<8> _; }"}, "'_' is not a name"),
+    ({"locals": "action f(in bit<8> a, bit<8> b) {} table t { actions = { f(m.x); }"
+      "default_action = f(8w2, 1); }"}, "argument 'a' differs from the one in 'actions' of 't'"),
+    ({"top": "action f() {}", "locals": "action f() {} table t { actions = { f; }"
+      "default_action = .f(); }"}, "this 'f' is not the one in 'actions'"),
+    ({"apply": "m.x = m.x / hdr.h.b;"}, "'/' can only be computed at compile time"),
+    ({"apply": "m.x = m.x % 7;"}, "'%' can only be computed at compile time"),
+    ({"apply": "m.x = m.x / -1;"}, "'/' is not defined for negative numbers"),
+    ({"apply": "tuple<bit<8>> q = {1}; B v; v = q;"}, "only a list written here can become"),
+    ({"apply": "B[2] q; q = { {1} };"}, "the stack has 2 elements, the list 1"),
+    ({"top": "extern X { X(list<bit<8>> v = ...); }"}, "has no default value for '...'"),
+    ({"apply": "headers hdr = hdr;"}, "'hdr' hides parameter 'hdr'"),
+    ({"top": "extern X { X(); abstract void f(); }", "locals": "X() x;"}, "has abstract methods"),
+    ({"top": "extern X { X(); abstract void f(); } control C();"
+      "package Q(X x); Q(X()) q;"}, "has abstract methods"),
+    ({"locals": f"table t {{ {_T} size = true; }}"}, "'size' has to be a constant number"),
+    ({"locals": f"table t {{ {_T} priority_delta = {{#}}; }}"}, "has to be a constant number"),
+    ({"locals": f"table t {{ key = {{ m.x: ternary; }} {_T} entries = {{ 1: NoAction; "
+      "priority = 2: 2: NoAction; } }"}, "the first entry needs a priority too"),
+    ({"locals": f"table t {{ key = {{ m.x: ternary; }} {_T} largest_priority_wins = true; entries ="
+      "{ priority = 0: 1: NoAction; 2: NoAction; } }"}, "would be negative (-1)"),
+    ({"top": "control K(); extern X { X(K k); }"}, "extern 'X' cannot take a control"),
+    ({"top": "package Q<T>(T t); extern X<T> { X(); } control C(X<_> x) { apply {} }"},
+     "'_' is no type here"),
     ({"top": "extern main { }"}, "'main' has to be the instance of a package"),
 ]  # fmt: skip
 
@@ -65,3 +89,27 @@ BAD = [
 @pytest.mark.parametrize(("parts", "message"), BAD, ids=[m[:40] for _, m in BAD])
 def test_refused_with_a_reason(parts: dict[str, str], message: str) -> None:
     assert message in refused(**parts)
+
+
+def test_no_action_has_to_be_one() -> None:
+    with pytest.raises(P4Error, match="'NoAction' has to be an action without parameters"):
+        compile_text(
+            "action NoAction(bit<8> x) {} control c() { table t { actions = {} } apply {} }"
+        )
+
+
+def test_unknown_version_of_v1model() -> None:
+    with pytest.raises(P4Error, match="V1MODEL_VERSION is 20990101"):
+        compile_text("#define V1MODEL_VERSION 20990101\n" + source())
+
+
+def test_signatures_of_blocks_are_compared() -> None:
+    text = source().replace("control CC(inout headers hdr, inout meta m)",
+                            "control CC(inout meta hdr, inout headers m)")  # fmt: skip
+    with pytest.raises(P4Error, match="parameter 'hdr' of 'CC' is a 'meta'"):
+        compile_text(text)
+
+
+def test_a_local_may_hide_a_parameter_of_its_control() -> None:
+    program = compiled(locals="bit<8> sm = 1;", apply="m.x = sm;")
+    assert any("'sm' hides the parameter" in w.message for w in program.warnings)

@@ -65,7 +65,9 @@ class CheckerBase(ABC):
         value = decl if value is None else value
         old = names.get(decl.name)
         if isinstance(old, ast.Param) and not isinstance(decl, ast.Param):
-            self.reporter.warn(decl.span, f"'{decl.name}' hides the parameter of that name")
+            self.reporter.warn(
+                decl.span, f"'{decl.name}' hides the parameter of that name", "shadow"
+            )
             old = None
         elif old is None and self.scope is not self.globals:
             self._hidden(decl)
@@ -98,7 +100,9 @@ class CheckerBase(ABC):
                 )
             elif not prototype and isinstance(old, ast.Node) and not old.span.file.system:
                 self.reporter.warn(
-                    decl.span, f"'{decl.name}' hides the one declared at line {old.span.line}"
+                    decl.span,
+                    f"'{decl.name}' hides the one declared at line {old.span.line}",
+                    "shadow",
                 )
             return
 

@@ -271,7 +271,7 @@ class CallChecker(ExprChecker):
         deprecated = function.annotation("deprecated")
         if deprecated is not None:
             text = "".join(a.text for a in deprecated.args if isinstance(a, ast.StringLit))
-            self.reporter.warn(e.span, f"'{func.name}' is deprecated: {text}")
+            self.reporter.warn(e.span, f"'{func.name}' is deprecated: {text}", "deprecated")
         return self._finish(e, function, {}, expected)
 
     def _finish(

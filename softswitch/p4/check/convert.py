@@ -67,14 +67,17 @@ class ConvertChecker(CheckerBase):
                 return shaped
         if t.same(source, target) or isinstance(target, t.TUnknown):
             return e
-        if isinstance(source, t.TInt) and isinstance(target, (t.TBits, t.TInt)):
-            if isinstance(e.value, int) and not fold.fits(e.value, target):
-                if isinstance(target, t.TBits) and target.signed and e.value >= 0:
-                    limit = f"-{1 << (target.width - 1)}..{(1 << (target.width - 1)) - 1}"
+        number = t.base(target) if isinstance(target, t.TNew) else target
+        if isinstance(source, t.TInt) and isinstance(number, (t.TBits, t.TInt)):
+            if isinstance(e.value, int) and not fold.fits(e.value, number):
+                assert isinstance(number, t.TBits)
+                if number.signed and e.value >= 0:
+                    limit = f"-{1 << (number.width - 1)}..{(1 << (number.width - 1)) - 1}"
                 else:
-                    assert isinstance(target, t.TBits)
-                    limit = f"0..{(1 << target.width) - 1}"
-                self.reporter.warn(e.span, f"{e.value} does not fit in '{target}' ({limit})")
+                    limit = f"0..{(1 << number.width) - 1}"
+                self.reporter.warn(
+                    e.span, f"{e.value} does not fit in '{target}' ({limit})", "mismatch"
+                )
             return self._implicit(e, target)
         if isinstance(source, t.TSerEnum) and t.same(source.underlying, target):
             return self._implicit(e, target)
@@ -236,8 +239,6 @@ class ConvertChecker(CheckerBase):
                     e.span, f"the value set holds '{e.type.element}', the key is a '{key}'"
                 )
             return e
-        if isinstance(key, t.TNew) and isinstance(e.type, t.TInt):
-            raise self.reporter.fail(e.span, f"expected '{key}', found 'int'; write ({key}) ...")
         return self.coerce(e, key, "key")
 
     def _as_plain(self, e: ast.Expr, key: t.Type) -> ast.Expr:

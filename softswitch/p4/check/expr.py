@@ -7,6 +7,7 @@ from typing import Any
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.check.convert import ConvertChecker
+from softswitch.p4.check.never import check_comparison
 from softswitch.p4.check.nodes import done, is_literal, typed
 from softswitch.p4.diagnostics import Span, did_you_mean
 
@@ -265,6 +266,7 @@ class ExprChecker(ConvertChecker):
         if op in ("|+|", "|-|") and isinstance(kind, t.TInt):
             raise self.reporter.fail(e.span, f"'{op}' needs operands of a fixed width")
         if op in _COMPARE:
+            check_comparison(e, self.reporter)
             return done(e, t.BOOL, self._fold(e, t.BOOL))
         return done(e, kind, self._fold(e, kind))
 
@@ -337,7 +339,9 @@ class ExprChecker(ConvertChecker):
             and isinstance(e.right.value, int)
             and e.right.value >= left.width
         ):
-            self.reporter.warn(e.span, f"shifting a {left.width}-bit value by {e.right.value}")
+            self.reporter.warn(
+                e.span, f"shifting a {left.width}-bit value by {e.right.value}", "overflow"
+            )
         return done(e, left, self._fold(e, left))
 
     def _balance(self, e: ast.Binary) -> None:

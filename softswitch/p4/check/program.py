@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.check.base import field_problem
+from softswitch.p4.check.flow import warn_flow
 from softswitch.p4.check.rules import check_rules
 from softswitch.p4.check.stmt import StmtChecker
+from softswitch.p4.check.unused import warn_unused
 from softswitch.p4.diagnostics import Reporter, Stop
 
 V1MODEL_VERSIONS = (20180101, 20200408)
@@ -45,6 +47,8 @@ def check(program: ast.Program, reporter: Reporter) -> Checked:
         raise Stop
     checker.architecture_version()
     reporter.check()
+    warn_unused(program, checker.used, reporter)
+    warn_flow(program, reporter)
     return Checked(program, main, list(checker.errors), checker.used)
 
 
@@ -355,7 +359,6 @@ class ProgramChecker(StmtChecker):
                     seen.add(state.name)
                     self.state(state, names)
                 self._warn_unreachable(decl)
-                self.warn_unused(decl.locals)
             finally:
                 self.context, self.ctor_params = outer
         self.declare(decl)
@@ -374,7 +377,9 @@ class ProgramChecker(StmtChecker):
                 work.append(name)
         for state in decl.states:
             if state.name not in reached:
-                self.reporter.warn(state.span, f"state '{state.name}' is never reached")
+                self.reporter.warn(
+                    state.span, f"state '{state.name}' is never reached", "unreachable"
+                )
         if not reached & {"accept", "reject"}:
             self.reporter.error(
                 decl.span,
@@ -423,7 +428,6 @@ class ProgramChecker(StmtChecker):
                 for local in decl.locals:
                     self._local(local)
                 self._body(decl.body, "control")
-                self.warn_unused(decl.locals)
             finally:
                 self.context, self.ctor_params = outer
         self.declare(decl)

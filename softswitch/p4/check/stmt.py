@@ -7,6 +7,7 @@ import contextlib
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
 from softswitch.p4.check.loops import LoopChecker
+from softswitch.p4.check.never import check_entries, check_select
 from softswitch.p4.check.nodes import done, typed
 from softswitch.p4.diagnostics import Stop, did_you_mean
 from softswitch.p4.walk import same_source
@@ -25,19 +26,6 @@ class StmtChecker(LoopChecker):
         with self.scoped():
             for stmt in block.body:
                 self.statement(stmt)
-        self.warn_unused([s.decl for s in block.body if isinstance(s, ast.DeclStmt)])
-
-    def warn_unused(self, decls: list[ast.Decl]) -> None:
-        """Warn about what is declared and never referred to."""
-        for decl in decls:
-            if decl in self.used or not isinstance(
-                decl, (ast.VarDecl, ast.ActionDecl, ast.TableDecl)
-            ):
-                continue
-            if any(a.name == "noWarn" and '"unused"' in a.tokens for a in decl.annotations):
-                continue
-            kinds = {ast.VarDecl: "variable", ast.ActionDecl: "action", ast.TableDecl: "table"}
-            self.reporter.warn(decl.span, f"{kinds[type(decl)]} '{decl.name}' is not used")
 
     def statement(self, s: ast.Stmt) -> None:
         try:
@@ -262,17 +250,13 @@ class StmtChecker(LoopChecker):
                 hint = ": give it a width" if isinstance(type_, t.TInt) else ""
                 raise self.reporter.fail(key.span, f"cannot select on a '{type_}'{hint}")
             keys.append(type_)
-        default_seen = False
         for case in tr.cases:
             try:
                 self._target(case.state, case, names)
-                if default_seen:
-                    self.reporter.warn(case.span, "this case is never reached")
                 self._select_case(case, keys)
-                if all(isinstance(k, ast.DefaultExpr) for k in case.keys):
-                    default_seen = True
             except Stop:
                 continue
+        check_select(tr, self.reporter)
 
     def _select_case(self, case: ast.SelectCase, keys: list[t.Type]) -> None:
         if len(case.keys) == 1 and len(keys) != 1:
@@ -339,6 +323,7 @@ class StmtChecker(LoopChecker):
                 self._entry(entry, key_types, table, actions)
         self._properties(table)
         self._entry_priorities(table)
+        check_entries(table, self.reporter)
         if table.default_action is None:
             self._default_default(table)
         table.type = t.TTable(table)
@@ -354,6 +339,10 @@ class StmtChecker(LoopChecker):
         kind = t.base(type_)
         if isinstance(kind, t.TInt):
             raise self.reporter.fail(element.expr.span, "give the key a width, such as 8w1")
+        if element.expr.value is not None:
+            self.reporter.warn(
+                element.expr.span, "this key is the same for every packet", "ignore-prop"
+            )
         selector = element.match_kind == "selector"
         if not isinstance(kind, (t.TBits, t.TBool, t.TEnum, t.TError, t.TUnknown)) and not (
             selector and isinstance(kind, t.TVarbit)
@@ -506,9 +495,10 @@ class StmtChecker(LoopChecker):
     def _priority_order(self, table: ast.TableDecl, entries: list[ast.Entry]) -> None:
         """Entries without priority take the one before plus (or minus) priority_delta."""
         largest, delta = table.property("largest_priority_wins"), table.property("priority_delta")
-        down = largest is not None and largest.expr.value is True
+        down = largest is None or largest.expr.value is not False
         step = delta.expr.value if delta is not None and isinstance(delta.expr.value, int) else 1
-        current, previous, ordered = 0, None, True
+        current, ordered = 0, True
+        previous: int | None = None
         seen: set[int] = set()
         for entry in entries:
             if entry.priority is not None and isinstance(entry.priority.value, int):
@@ -519,19 +509,19 @@ class StmtChecker(LoopChecker):
                 )
                 return
             if current in seen:
-                self.reporter.warn(entry.span, f"another entry has priority {current} too")
-            seen.add(current)
-            if (
-                previous is not None
-                and ordered
-                and (current > previous) == down != (current == previous)
-            ):
-                ordered = current == previous
-            if not ordered:
                 self.reporter.warn(
-                    entry.span, f"priority {current} after {previous}: entries out of order"
+                    entry.span, f"another entry has priority {current} too", "duplicate-priorities"
                 )
-                return
+            seen.add(current)
+            if previous is not None and ordered:
+                ordered = current <= previous if down else current >= previous
+                if not ordered:
+                    self.reporter.warn(
+                        entry.span,
+                        f"priority {current} after {previous}: the entries are not in the order "
+                        "they are tried in",
+                        "entries-out-of-priority-order",
+                    )
             previous = current
             current += -step if down else step
 
