@@ -159,7 +159,8 @@ def judge_evs(events: Sequence[Event], phases: Phases, crossing: Crossing, grace
         since = max(before) if before else outage.start
         # Tables of several flows are read one after the other: take a generous second.
         at_fault = _active_at(read, since - 1_000_000_000, outage.start)
-        at_repair = _active_at(read, outage.confirmed, outage.repaired)
+        # On a computed clock a fault takes no time: what was read at that instant was before it.
+        at_repair = _active_at(read, outage.confirmed + 1, outage.repaired)
         for key in at_fault | at_repair:
             if not crossing.crosses(key, outage):
                 continue

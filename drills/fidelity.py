@@ -41,6 +41,7 @@ class Fidelity:
 
     readings: tuple[Reading, ...]
     missing: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def ok(self) -> bool:
@@ -51,7 +52,12 @@ class Fidelity:
         return (*self.missing, *(reading.why for reading in self.readings if reading.bad))
 
     def __str__(self) -> str:
-        return "ok" if self.ok else f"degraded ({'; '.join(self.why)})"
+        note = f" ({self.note})" if self.note else ""
+        return f"ok{note}" if self.ok else f"degraded ({'; '.join(self.why)})"
+
+
+VIRTUAL = Fidelity((), note="virtual time: nothing can be late")
+"""Of a run on a computed clock."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:

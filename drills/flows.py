@@ -125,7 +125,9 @@ class Flows:
             except AgentError:
                 # Messages that never complete are for the judge. After a time-out the old
                 # connection is of no use: its next answer would be the late one.
-                self._agents[c.src] = AgentClient(self._agent(c.src).path)
+                old = self._agent(c.src)
+                reopen = getattr(old, "reopen", None)
+                self._agents[c.src] = reopen() if reopen else AgentClient(old.path)
                 report = self._agent(c.src).call("workload_status", qpn=c.qpn)
             events.append(self._delivery(c, report, clock))
         return events

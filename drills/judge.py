@@ -18,7 +18,7 @@ from drills import ledger as ledgers
 from drills.capacity import goodput_capacity, wire_capacity
 from drills.events import Event
 from drills.evs import Crossing, EvVerdict, judge_evs
-from drills.fidelity import Fidelity, judge_fidelity
+from drills.fidelity import VIRTUAL, Fidelity, judge_fidelity
 from drills.format import Bound, Drill
 from drills.goodput import series, total
 from drills.integrity import Integrity, judge_integrity
@@ -33,7 +33,8 @@ GRACE_RTTS = 20
 """Loaded RTTs after a repair in which losses from before it may still come to light."""
 DEAD = frozenset({"link_down", "link_blackhole"})
 """Faults that leave a link without any capacity."""
-MIN_GRACE_NS = 500_000_000
+MIN_GRACE_NS = 250_000
+"""The least, in real time: two time-outs at the scale of the fabric."""
 
 INTEGRITY = frozenset({"memory_mismatches", "bytes_missing", "duplicates_delivered"})
 """Measures that no lack of CPU can excuse."""
@@ -60,10 +61,13 @@ def judge(
         reasons.append(f"the record is incomplete: {_words(error)}")
         return _void(drill, info, tuple(reasons))
     within = [s for s in samples if phases.steady <= s.t <= phases.stop]
-    fidelity = judge_fidelity(within, drill.fidelity.scaled(view.time_scale))
+    if info.time == "virtual":
+        fidelity = VIRTUAL
+    else:
+        fidelity = judge_fidelity(within, drill.fidelity.scaled(view.time_scale))
     integrity = judge_integrity(events)
     crossing = Crossing(view, phases.flows)
-    grace = max(MIN_GRACE_NS, GRACE_RTTS * loaded_rtt(samples, phases))
+    grace = max(MIN_GRACE_NS * view.time_scale, GRACE_RTTS * loaded_rtt(samples, phases))
     evs = judge_evs(events, phases, crossing, grace)
     merged = [*events, *samples]
     steers = [steering(merged, phases, outage, crossing, evs) for outage in phases.outages]

@@ -17,6 +17,8 @@ class RunInfo:
     seed: int = 0
     switch: str = "builtin"
     failover_groups: bool = False
+    time: str = "real"
+    """virtual: on a computed clock, where nothing can be late."""
     started: str = ""
     """Wall-clock start, ISO 8601 with zone; for people only."""
     versions: Mapping[str, Any] = field(default_factory=dict)
@@ -27,6 +29,7 @@ class RunInfo:
             "seed": self.seed,
             "switch": self.switch,
             "failover_groups": self.failover_groups,
+            "time": self.time,
             "started": self.started,
             "versions": dict(self.versions),
         }

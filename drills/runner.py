@@ -89,6 +89,7 @@ class _Run:
         self.active: dict[int, Fault] = {}
         self.capacity = goodput_capacity(view, [(f.src, f.dst) for f in drill.workload.flows])
         self.seed = seed
+        self.tempo = int(getattr(testbed, "tempo", 1))
         self.begin = 0
         self.phase = "warm-up"
 
@@ -157,6 +158,7 @@ class _Run:
         def is_due(name: str, every: int) -> bool:
             if now < due[name]:
                 return False
+            every //= self.tempo
             # Never catch up on readings that are past.
             due[name] = max(due[name] + every, now + every // 2)
             return True
@@ -173,13 +175,13 @@ class _Run:
     def status(self, now: int) -> Status:
         recent = [e for e in self.agent_events[-400:] if e.type == "sample"]
         goodput = series(recent, self.flows.destinations, "delivered_bytes")
-        window = Window(now - 500 * MS, now - 100 * MS)
+        window = Window(now - 500 * MS // self.tempo, now - 100 * MS // self.tempo)
         newest = {e.src: e for e in recent if e.src in set(self.flows.sources)}
         counts = [e.get("ev_counts") or {} for e in newest.values()]
         return Status(
             phase=self.phase,
-            elapsed_s=(now - self.begin) / S,
-            total_s=self.drill.duration / S,
+            elapsed_s=(now - self.begin) * self.tempo / S,
+            total_s=self.drill.duration * self.tempo / S,
             goodput_bps=goodput.rate(window) * 8,
             capacity_bps=self.capacity,
             bad_evs=sum(int(c.get("ASSUMED_BAD", 0)) for c in counts),
@@ -209,7 +211,8 @@ class _Run:
         self.events.append(Event(asked, DRILL, "fault", data))
         self.phase = "during" if self.active else "after"
         done = "repaired" if step.heal else fault.kind.replace("_", " ")
-        self.show.say(f"  {(asked - self.begin) / S:4.1f} s  {fault.target}: {done}")
+        at = (asked - self.begin) * self.tempo / S
+        self.show.say(f"  {at:4.1f} s  {fault.target}: {done}")
 
     def confirm(self, name: str, read: Callable[[], str | None]) -> None:
         problem: list[str | None] = [None]
@@ -306,6 +309,7 @@ def run_drill(
         seed=seed,
         switch=str(getattr(testbed, "switch", switch)),
         failover_groups=testbed.failover_groups,
+        time="virtual" if getattr(testbed, "virtual", False) else "real",
         started=datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         versions=dict(testbed.versions),
     )
@@ -316,7 +320,8 @@ def run_drill(
         ("run.json", info.to_json()),
     ):
         write_atomic(out_dir / name, json.dumps(value, indent=2) + "\n")
-    waiter = Waiter()
+    # A testbed in virtual time brings its own clock.
+    waiter = testbed.waiter() if hasattr(testbed, "waiter") else Waiter()
     try:
         with _display(progress) as show:
             run = _Run(drill, testbed, view, waiter, seed, show)

@@ -25,9 +25,12 @@ CORES: dict[str, set[str]] = {
         "samples.py",
         "waiting.py",
     },
+    "controller/mrc": set(),
     "hosts/core": set(),
+    "hosts/probing": set(),
     "hosts/wire": {"layers.py"},
     "softswitch/p4": {"__init__.py", "__main__.py", "api.py"},
+    "virtualtime": {"fabric.py", "host.py", "links.py", "shard.py", "testbed.py", "world.py"},
     "topologies": {
         "builder.py",
         "kernel.py",

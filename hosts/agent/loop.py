@@ -184,9 +184,13 @@ class Agent:
             **self.lateness.report(),
             "realtime": self.realtime,
             "loops": self._loops,
-            "cpu_ns": time.process_time_ns(),
+            "cpu_ns": self.cpu_ns(),
             "wall_ns": now_ns() - self._started,
         }
+
+    def cpu_ns(self) -> int:
+        """CPU time of this process."""
+        return time.process_time_ns()
 
     def report_error(self, where: str, error: Exception) -> None:
         """A fault of the agent itself: counted, in the events file, and on stderr."""

@@ -21,7 +21,7 @@ from hosts.core.memory import MemoryRegion
 from hosts.wire.frame import FlowTemplate
 
 if TYPE_CHECKING:
-    from hosts.agent.loop import Agent
+    from hosts.agent.driver import Driver
 
 VERSION = 1
 MAX_MEMORY = 1 << 32
@@ -33,7 +33,7 @@ Op = Callable[[Fields], "Json | Later"]
 class Operations:
     """What clients may ask of an agent. Every error is a reply."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Driver) -> None:
         self._agent = agent
         self._endpoint = agent.endpoint
         self._regions: dict[int, MemoryRegion] = {}

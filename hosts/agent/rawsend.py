@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hosts.agent.nic import Nic
+from hosts.agent.driver import NicPort
 from hosts.wire.constants import QPN_NOBODY, Opcode
 from hosts.wire.frame import FlowTemplate
 
@@ -21,7 +21,7 @@ class RawSend:
 
     def __init__(
         self,
-        nic: Nic,
+        nic: NicPort,
         template: FlowTemplate,
         *,
         evs: Sequence[int],

@@ -5,15 +5,14 @@ Counts are totals since the start; `late_ns` is the maximum since the last sampl
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hosts.agent.loop import Agent
+    from hosts.agent.driver import Driver
     from hosts.core.endpoint import QpStats
 
 
-def sample(agent: Agent) -> dict[str, Any]:
+def sample(agent: Driver) -> dict[str, Any]:
     """One sample. cwnd and inflight are sums, rtt_ns the mean over QPs that have one."""
     stats = agent.endpoint.stats()
     qps = list(stats.qps.values())
@@ -41,7 +40,7 @@ def sample(agent: Agent) -> dict[str, Any]:
         "sock_drops": sum(nic.sock_drops for nic in agent.nics.values()),
         "drops": dict(stats.drops),
         "late_ns": agent.lateness.take_recent_max(),
-        "cpu_ns": time.process_time_ns(),
+        "cpu_ns": agent.cpu_ns(),
     }
 
 

@@ -127,7 +127,7 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
         qp,
         names,
         top.integer("seed", 0),
-        top.integer("sample_interval_ns", SAMPLE_INTERVAL_NS, 1_000_000),
+        top.integer("sample_interval_ns", SAMPLE_INTERVAL_NS, 1_000),
         top.flag("realtime", True),
     )
     top.text("name", "")
