@@ -3,8 +3,10 @@
 Three questions, each answered with the P4 counters of the switches, so that they can be asked
 of any switch that speaks P4Runtime:
 
-1. *Spread.* Every host sends a set of EVs to a host under another T0; the packets on every
-   link must be exactly those that topologies/ecmp.py predicts.
+1. *Spread* (ecmp mode): every host sends a set of EVs to a host under another T0; the packets on
+   every link must be exactly those that topologies/ecmp.py predicts. *Paths* (structured and
+   srv6 mode): every EV that a host has is sent, and must be counted on the links it names and on
+   no other. When the sums are wrong, EVs are sent again one by one until the wrong way is known.
 2. *Marks.* A burst over one uplink of every T0 must produce ECN marks there, and none on
    ports that face hosts; where the fabric trims, it must trim and not drop.
 3. *Conservation.* What left one end of a link arrived at the other; what a switch received it
@@ -22,15 +24,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from controller.counters import PortCounters
 from controller.errors import SelfTestError
+from controller.flows import (
+    EVS_PER_NIC,
+    Flow,
+    burst_flows,
+    by_uplink,
+    planned_flows,
+    predict,
+    spread_flows,
+)
+from controller.linkcounts import (
+    Counters,
+    LinkCounts,
+    burst_lacks,
+    compare_spread,
+    conservation,
+    link_packets,
+    queue_drops,
+    undelivered,
+    unexpected_drops,
+)
 from topologies.paths import path_of
 from topologies.plan import Plan
 from topologies.waiting import pause
 
-Counters = Mapping[str, Mapping[int, PortCounters]]
-
-EVS_PER_NIC = 128
 SMALL_PAYLOAD = 64
 ECT0 = 2
 NOT_ECT = 0
@@ -38,6 +56,8 @@ SETTLE_TIMEOUT_S = 5.0
 SETTLE_LOOKS = 20
 """Looks, 50 ms apart, at counters that do not change before what is missing counts as lost."""
 BURST_ATTEMPTS = 4
+MOST_TRACED = 4
+"""Ways that are looked at one EV at a time when the sums are wrong."""
 
 
 class Agent(Protocol):
@@ -91,216 +111,6 @@ class Report:
         return [f"{'ok  ' if c.ok else 'FAIL'} {c.name}: {c.summary}" for c in self.checks]
 
 
-# -- links as counters see them (pure)
-
-
-def sent_by(counters: Counters, switch: str, port: int) -> int:
-    """Packets a switch port transmitted, all classes."""
-    return sum(count.packets for count in counters[switch][port].transmitted.values())
-
-
-def link_packets(plan: Plan, before: Counters, after: Counters) -> dict[tuple[str, str], int]:
-    """(link, node it leaves) -> packets seen between two readings.
-
-    A host's side is counted where it arrives, at its T0.
-    """
-    packets: dict[tuple[str, str], int] = {}
-    for link in plan.links.values():
-        a, b = link.a, link.b
-        packets[link.name, b.node] = sent_by(after, b.node, b.port) - sent_by(
-            before, b.node, b.port
-        )
-        if link.kind == "host":
-            packets[link.name, a.node] = (
-                after[b.node][b.port].received.packets - before[b.node][b.port].received.packets
-            )
-        else:
-            packets[link.name, a.node] = sent_by(after, a.node, a.port) - sent_by(
-                before, a.node, a.port
-            )
-    return packets
-
-
-@dataclass(frozen=True)
-class Flow:
-    """EVs that one host sends to another in one plane."""
-
-    source: str
-    target: str
-    plane: int
-    evs: tuple[int, ...]
-
-
-def predict(plan: Plan, flows: Sequence[Flow]) -> dict[tuple[str, str], int]:
-    """(link, node it leaves) -> packets, one per EV of every flow."""
-    packets: dict[tuple[str, str], int] = {}
-    for flow in flows:
-        for ev in flow.evs:
-            path = path_of(plan, flow.source, flow.target, flow.plane, ev)
-            here = flow.source
-            for link in path.links:
-                packets[link, here] = packets.get((link, here), 0) + 1
-                ends = plan.link(link)
-                here = ends.b.node if here == ends.a.node else ends.a.node
-    return packets
-
-
-def spread_flows(plan: Plan, rng: random.Random, evs: int = EVS_PER_NIC) -> list[Flow]:
-    """Every host to the one in the same place under the next T0, in every plane."""
-    hosts = sorted(plan.hosts.values(), key=lambda host: host.index)
-    flows: list[Flow] = []
-    for position, host in enumerate(hosts):
-        target = hosts[(position + plan.spec.hosts_per_t0) % len(hosts)]
-        if target is host:
-            continue
-        for nic in host.nics:
-            chosen = tuple(rng.getrandbits(32) for _ in range(evs))
-            flows.append(Flow(host.name, target.name, nic.plane, chosen))
-    return flows
-
-
-def burst_flows(plan: Plan, rng: random.Random) -> list[Flow]:
-    """For the first host of every T0 and plane, EVs that all take one and the same uplink."""
-    flows: list[Flow] = []
-    if plan.spec.t0_per_plane < 2:
-        return flows
-    for t0 in range(plan.spec.t0_per_plane):
-        source = plan.hosts_under(t0)[0].name
-        target = plan.hosts_under((t0 + 1) % plan.spec.t0_per_plane)[0].name
-        for plane in range(plan.spec.planes):
-            ports = sorted(plan.at(plane, 0, t0).uplinks)
-            link = plan.at(plane, 0, t0).ports[rng.choice(ports)].link
-            count = burst_size(plan)
-            evs: list[int] = []
-            while len(evs) < count:
-                ev = rng.getrandbits(32)
-                if link in path_of(plan, source, target, plane, ev).links[1:2]:
-                    evs.append(ev)
-            flows.append(Flow(source, target, plane, tuple(evs)))
-    return flows
-
-
-def burst_size(plan: Plan) -> int:
-    """Packets that fill a queue past kmax, or far past the trim threshold where there is one,
-    although some leave meanwhile; without trimming they stay below the tail drop."""
-    depths = plan.spec.thresholds
-    if plan.spec.trim.enabled:
-        return 4 * depths.trim
-    return max(depths.kmax + 1, min(depths.data_limit - 1, 2 * depths.kmax + 8))
-
-
-def burst_lacks(plan: Plan, flow: Flow, before: Counters, after: Counters) -> list[str]:
-    """A line for each thing that a burst should have caused on its uplink and did not."""
-    switch = plan.at(flow.plane, 0, plan.host(flow.source).t0)
-    link = path_of(plan, flow.source, flow.target, flow.plane, flow.evs[0]).links[1]
-    (number,) = (n for n in switch.uplinks if switch.ports[n].link == link)
-    now, was = after[switch.name][number], before[switch.name][number]
-    lacks = []
-    if now.marked.packets == was.marked.packets:
-        lacks.append(f"{link}: a burst of {len(flow.evs)} packets was not marked")
-    if plan.spec.trim.enabled and now.trimmed.packets == was.trimmed.packets:
-        lacks.append(f"{link}: a burst of {len(flow.evs)} packets was not trimmed")
-    return lacks
-
-
-def compare_spread(
-    predicted: Mapping[tuple[str, str], int], counted: Mapping[tuple[str, str], int]
-) -> list[str]:
-    """A line for every direction of a link whose packets are not those predicted."""
-    problems = []
-    for key in sorted({*predicted, *counted}):
-        wanted, found = predicted.get(key, 0), counted.get(key, 0)
-        if wanted != found:
-            link, node = key
-            problems.append(f"{link} from {node}: {found} packets, predicted {wanted}")
-    return problems
-
-
-def unexpected_drops(before: Counters, after: Counters) -> list[str]:
-    """A line for every cause for which a pipeline dropped between two readings."""
-    problems = []
-    for switch, ports in after.items():
-        for port, now in ports.items():
-            for cause, count in now.drops.items():
-                new = count.packets - before[switch][port].drops[cause].packets
-                if new:
-                    problems.append(f"{switch} port {port}: {new} packets dropped: {cause}")
-    return problems
-
-
-def queue_drops(before: Counters, after: Counters) -> list[str]:
-    """A line for every queue that did not give back what was put into it."""
-    problems = []
-    for switch, ports in after.items():
-        for port, now in ports.items():
-            for name, count in now.forwarded.items():
-                was = before[switch][port]
-                put = count.packets - was.forwarded[name].packets
-                got = now.transmitted[name].packets - was.transmitted[name].packets
-                if put != got:
-                    problems.append(
-                        f"{switch} port {port}: {put} {name} packets queued, {got} came out"
-                    )
-    return problems
-
-
-def conservation(plan: Plan, before: Counters, after: Counters) -> list[str]:
-    """A line for every direction of a link inside the fabric, and every switch, that lost or
-    gained packets."""
-    problems = []
-    sent = link_packets(plan, before, after)
-    for link in plan.links.values():
-        if link.kind == "host":
-            continue
-        for tail, head in ((link.a, link.b), (link.b, link.a)):
-            left = sent[link.name, tail.node]
-            now, was = after[head.node][head.port], before[head.node][head.port]
-            arrived = now.received.packets - was.received.packets
-            if left != arrived:
-                problems.append(
-                    f"{link.name} from {tail.node}: {left} packets left, {arrived} arrived"
-                )
-    for switch, ports in after.items():
-        received = forwarded = dropped = 0
-        for port, now in ports.items():
-            was = before[switch][port]
-            received += now.received.packets - was.received.packets
-            forwarded += _packets(now.forwarded) - _packets(was.forwarded)
-            dropped += _packets(now.drops) - _packets(was.drops)
-        if received != forwarded + dropped:
-            problems.append(
-                f"{switch}: {received} packets received, {forwarded} forwarded, {dropped} dropped"
-            )
-    return problems
-
-
-def _packets(counts: Mapping[str, Any]) -> int:
-    return sum(count.packets for count in counts.values())
-
-
-Nics = Mapping[tuple[str, int], int]
-"""(host, plane) -> packets its agent got or its socket lost."""
-
-
-def undelivered(
-    plan: Plan, before: Counters, after: Counters, nics_before: Nics, nics_after: Nics
-) -> list[str]:
-    """A line for every NIC port that did not get what its T0 sent."""
-    problems = []
-    for host in plan.hosts.values():
-        for nic in host.nics:
-            left = sent_by(after, nic.switch, nic.switch_port) - sent_by(
-                before, nic.switch, nic.switch_port
-            )
-            key = (host.name, nic.plane)
-            arrived = nics_after[key] - nics_before[key]
-            if left != arrived:
-                problems.append(
-                    f"{nic.link} from {nic.switch}: {left} packets left, {arrived} arrived"
-                )
-    return problems
-
-
 # -- running
 
 
@@ -330,7 +140,7 @@ class SelfTest:
         """All checks, in order. Does not raise for a check that fails; see Report.require."""
         nics = self._nics()
         start = self.counters()
-        spread_check, uplinks, middle = self.check_spread(start)
+        spread_check, uplinks, middle = self.check_paths(start)
         marks, end = self.check_marks(middle)
         problems = [
             *conservation(self.plan, start, end),
@@ -346,24 +156,24 @@ class SelfTest:
         )
         return Report((spread_check, marks, balance), uplinks)
 
-    def check_spread(self, before: Counters) -> tuple[Check, dict[str, tuple[int, int]], Counters]:
-        """Send every EV once and compare every link with the prediction.
+    def check_paths(self, before: Counters) -> tuple[Check, dict[str, tuple[int, int]], Counters]:
+        """Send every EV and compare every link with the prediction.
 
-        The class does not matter for the way; the control queue is the deeper one, so that
-        a host that was kept from the processor and catches up does not overflow it.
+        Returns the check, packets per uplink (predicted, counted), and the counters afterwards.
         """
-        spec = self.plan.spec
-        flows = spread_flows(self.plan, self.rng, self.evs_per_nic)
+        named = self.plan.spec.mode != "ecmp"
+        flows = (
+            planned_flows(self.plan)
+            if named
+            else spread_flows(self.plan, self.rng, self.evs_per_nic)
+        )
         predicted = predict(self.plan, flows)
-        interval = self._interval_ns(SMALL_PAYLOAD + 256)
-        at_once = max(1, min(64, spec.queues.control // 4))
-        for flow in flows:
-            for start in range(0, len(flow.evs), at_once):
-                part = replace(flow, evs=flow.evs[start : start + at_once])
-                self._send(part, SMALL_PAYLOAD, NOT_ECT, spec.dscp.control, interval)
-        after = self._settle(before, predicted)
+        after = self._send_all(flows, predicted, before)
         counted = link_packets(self.plan, before, after)
         problems = compare_spread(predicted, counted)
+        if problems and named:
+            traced, after = self._trace(flows, after)
+            problems = [*traced, *problems]
         uplinks = {
             port.link: (
                 predicted.get((port.link, switch.name), 0),
@@ -373,13 +183,62 @@ class SelfTest:
             for number, port in sorted(switch.ports.items())
             if number in switch.uplinks
         }
-        sent = sum(len(flow.evs) for flow in flows)
+        sent = sum(len(set(flow.evs)) for flow in flows)
         shares = [found for _wanted, found in uplinks.values()] or [0]
         summary = (
             f"{sent} EVs, {min(shares)} to {max(shares)} packets on {len(uplinks)} uplinks, "
             + (f"{len(problems)} links wrong" if problems else "every link as predicted")
         )
-        return Check("spread", summary, tuple(problems)), uplinks, after
+        return Check("paths" if named else "spread", summary, tuple(problems)), uplinks, after
+
+    def _trace(self, flows: Sequence[Flow], before: Counters) -> tuple[list[str], Counters]:
+        """Find EVs that do not take their way, and say which way they take.
+
+        All EVs of a flow that name the same uplink are sent at a time; of those whose counts are
+        wrong, single EVs.
+        """
+        lines: list[str] = []
+        for flow in (part for whole in flows for part in by_uplink(self.plan, whole)):
+            predicted = predict(self.plan, [flow])
+            after = self._send_all([flow], predicted, before)
+            wrong = compare_spread(predicted, link_packets(self.plan, before, after))
+            before = after
+            for ev in flow.evs[: MOST_TRACED if wrong else 0]:
+                one = replace(flow, evs=(ev,))
+                wanted = predict(self.plan, [one])
+                after = self._send_all([one], wanted, before)
+                seen = {k: n for k, n in link_packets(self.plan, before, after).items() if n}
+                before = after
+                if seen != wanted:
+                    lines.append(self._way(one, seen, len(flow.evs)))
+                    break
+            if len(lines) >= MOST_TRACED:
+                break
+        return lines, before
+
+    def _way(self, flow: Flow, seen: LinkCounts, alike: int) -> str:
+        wanted = path_of(self.plan, flow.source, flow.target, flow.plane, flow.evs[0])
+        links = ", ".join(f"{link} from {node}" for link, node in sorted(seen)) or "no link"
+        return (
+            f"EV {flow.evs[0]:#010x} from {flow.source} to {flow.target} in plane {flow.plane} "
+            f"(of {alike} that name this way) names {' > '.join(wanted.links)} and was seen on "
+            f"{links}"
+        )
+
+    def _send_all(self, flows: Sequence[Flow], predicted: LinkCounts, before: Counters) -> Counters:
+        """Send flows slowly enough for no queue to build up; the counters when all came through.
+
+        The class does not matter for the way; the control queue is the deeper one, so that
+        a host that was kept from the processor and catches up does not overflow it.
+        """
+        spec = self.plan.spec
+        interval = self._interval_ns(SMALL_PAYLOAD + 256)
+        at_once = max(1, min(64, spec.queues.control // 4))
+        for flow in flows:
+            for start in range(0, len(flow.evs), at_once):
+                part = replace(flow, evs=flow.evs[start : start + at_once])
+                self._send(part, SMALL_PAYLOAD, NOT_ECT, spec.dscp.control, interval)
+        return self._settle(before, predicted)
 
     def check_marks(self, start: Counters) -> tuple[Check, Counters]:
         """Fill the queue of one uplink per T0 and plane.
@@ -448,7 +307,7 @@ class SelfTest:
         """Twice the time a frame needs on a link, so that no queue builds up."""
         return 2 * frame * 8 * 1_000_000_000 // self.plan.spec.link.rate
 
-    def _settle(self, before: Counters, predicted: Mapping[tuple[str, str], int]) -> Counters:
+    def _settle(self, before: Counters, predicted: LinkCounts) -> Counters:
         """Read until every link has carried what was predicted, or nothing changes any more
         for a while, or the time is over."""
         end = self._clock() + SETTLE_TIMEOUT_S

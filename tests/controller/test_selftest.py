@@ -9,7 +9,9 @@ import pytest
 
 from controller.counters import Count, port_counters
 from controller.errors import SelfTestError
-from controller.selftest import SelfTest, burst_flows, burst_size, compare_spread, spread_flows
+from controller.flows import burst_flows, burst_size, spread_flows
+from controller.linkcounts import compare_spread
+from controller.selftest import SelfTest
 from topologies.paths import path_of
 from topologies.plan import Plan
 from topologies.spec import load_spec
