@@ -68,6 +68,9 @@ class FakeAgent:
     def set_admin(self, port: int, up: bool) -> None:
         self.admin[port] = up
 
+    def cpu_ns(self) -> int:
+        return 0
+
     def fidelity(self) -> dict[str, int]:
         return self.lateness.report()
 
