@@ -145,7 +145,10 @@ class Generator:
         if t.words:
             out.append(f"  u64 k[{t.words}] = {{{', '.join(self._key_words(t))}}};")
             lookup = f"find_{t.match}(t, k, {t.words}"
-            lookup += f", {u64_lit(range_words(t))})" if t.match == "ternary" else ")"
+            if t.match == "ternary":
+                ranges, more = range_words(t)
+                lookup += f", {u64_lit(ranges)}, {u64_lit(more)}"
+            lookup += ")"
         out.append(f"  struct entry *e = {lookup};")
         out.append("  int hit = e != NULL;")
         out.append("  if (!hit) e = t->dflt;")
@@ -381,6 +384,7 @@ const struct mrc_program mrc_program = {{
 
     @staticmethod
     def _table_def(t: Table) -> str:
+        ranges, more = range_words(t)
         fields = {
             "match": {"exact": 0, "lpm": 1, "ternary": 2}[t.match],
             "words": t.words,
@@ -390,11 +394,28 @@ const struct mrc_program mrc_program = {{
             "profile": t.profile,
             "meter": t.meter,
             "max_size": f"{min(t.max_size, 0xFFFFFFFF)}u",
-            "range_words": u64_lit(range_words(t)),
+            "range_words": u64_lit(ranges),
+            "range_more": u64_lit(more),
+            "key_bytes": f"{{{', '.join(map(str, key_bytes(t)))}}}",
         }
         return "  {" + ", ".join(f".{k} = {v}" for k, v in fields.items()) + "}"
 
 
-def range_words(t: Table) -> int:
-    """Bit i is set when key word i is compared as a range."""
-    return sum(1 << k.word for k in t.key if k.match == "range")
+def range_words(t: Table) -> tuple[int, int]:
+    """(words, more): bit i of `words` is set when key word i is compared as a range, of `more`
+    when the range goes on in word i + 1."""
+    words = more = 0
+    for k in t.key:
+        if k.match == "range":
+            words |= (1 << k.words) - 1 << k.word
+            more |= (1 << k.words - 1) - 1 << k.word
+    return words, more
+
+
+def key_bytes(t: Table) -> list[int]:
+    """For each key word, how many of its bytes the field fills."""
+    out = [8] * max(1, t.words)
+    for k in t.key:
+        top = k.width - 64 * (k.words - 1)
+        out[k.word + k.words - 1] = (top + 7) // 8
+    return out

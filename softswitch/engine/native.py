@@ -27,7 +27,7 @@ from softswitch.engine.types import (
     TableFull,
 )
 
-RUNTIME = ("sw.c", "table.c", "state.c", "tm.c", "driver.c", "net.c")
+RUNTIME = ("sw.c", "table.c", "trie.c", "ternary.c", "state.c", "tm.c", "driver.c", "net.c")
 NIL = 0xFFFFFFFF
 
 KIND_ACTION, KIND_MEMBER, KIND_GROUP = range(3)

@@ -589,8 +589,6 @@ class Program:
             mask = None if k.get("mask") is None else hexstr(k["mask"], where)
             default = target if isinstance(target, str) else ".".join(map(str, target or []))
             name = str(k.get("name") or default)
-            if kind == "range" and width > 64:
-                fail(f"{where}: a range over more than 64 bits is not supported")
             parsed.append((name, kind, width, inst.index, index, mask))
         lpm = [i for i, p in enumerate(parsed) if p[1] == "lpm"]
         if match == "lpm" and len(lpm) != 1:

@@ -16,6 +16,7 @@ from softswitch.engine import BuildError, Engine, EngineError, InvalidValue, Pro
 from softswitch.engine.build import CSRC, build_program, build_shared
 from softswitch.engine.cgen import generate
 from softswitch.engine.engine import compile_program
+from softswitch.engine.native import RUNTIME
 from softswitch.engine.program import Program
 from tests.engine.frames import EXAMPLE, mrc
 from tests.engine.programs import Build, assign, const, forwarder
@@ -282,7 +283,7 @@ def test_random_packets_under_sanitizers(which: str, tmp_path: Path) -> None:
     fuzz = Path(__file__).with_name("fuzz.c")
     flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
              "-DMRC_STATIC_PROGRAM"]  # fmt: skip
-    runtime = [CSRC / f for f in ("sw.c", "table.c", "state.c", "tm.c", "driver.c")]
+    runtime = [CSRC / f for f in RUNTIME]
     try:
         exe = build_program(
             [*runtime, source, fuzz], f"fuzz-{which}", include=[CSRC], flags=flags,

@@ -123,6 +123,8 @@ def sample(r: random.Random, entries: list[Any], kinds: dict[str, str]) -> dict[
         {"c": "optional", "b": "ternary"},
         {"a": "range", "c": "exact"},
         {"a": "range", "b": "ternary", "c": "range"},
+        {"b": "range"},
+        {"b": "range", "c": "range"},
     ],
     ids=lambda k: "-".join(f"{f}_{m}" for f, m in k.items()),
 )
@@ -155,8 +157,69 @@ def test_lookup_equals_search(kinds: dict[str, str]) -> None:
             else:
                 hits.sort(key=lambda e: -sum(m.prefix_len for m in e[0] if isinstance(m, Lpm)))
             assert look_up(engine, key) == (hits[0][2] if hits else 0xFFFFFFFF)
-    assert len(entries) > 40, "enough for the byte maps of ternary tables"
+    assert len(entries) > 40, "enough for the rows of ternary tables"
     assert len(engine.table_entries("t")) == len(entries)
+
+
+def clustered(r: random.Random, kind: str, width: int) -> Any:
+    """Matches as they come in practice: nested, overlapping, close to each other."""
+    if kind == "lpm":
+        length = r.choice((0, 7, 8, 9, 16, 24, 48, 64, width))
+        return Lpm((0xFD00 << 112 | r.getrandbits(20) << 60 | r.getrandbits(3)), length)
+    if kind == "ternary":
+        mask = r.choice((0xFF00, 0x0FF0, 0xFFFF, 0, 1 << r.randrange(16)))
+        return Ternary(r.getrandbits(16) & mask, mask)
+    lo = r.getrandbits(r.choice((4, 8, width)))
+    return Range(lo, min((1 << width) - 1, lo + r.getrandbits(r.randint(1, width))))
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"), [("b", "lpm"), ("a", "ternary"), ("a", "range"), ("b", "range")]
+)
+def test_large_tables_equal_search_while_they_grow_and_shrink(field: str, kind: str) -> None:
+    r = random.Random(field + kind)
+    width = WIDTHS[field]
+    engine = engine_with({field: kind}, max_size=4096)
+    entries: dict[int, tuple[Any, int]] = {}
+
+    def check(times: int) -> None:
+        for _ in range(times):
+            some = r.choice(list(entries.values()))[0] if entries and r.random() < 0.9 else None
+            key = r.getrandbits(width)
+            if isinstance(some, Lpm):
+                key = some.value ^ r.getrandbits(r.randint(1, 30))
+            elif isinstance(some, Range):
+                key = min(r.choice((some.lo, some.hi, some.hi + 1)), (1 << width) - 1)
+            hits = [h for h, (m, _) in entries.items() if matches(m, key, width)]
+            if kind == "lpm":
+                hits.sort(key=lambda h: -entries[h][0].prefix_len)
+            else:  # earlier entries go first among equals
+                hits.sort(key=lambda h: (-entries[h][1], h))
+            want = entries[hits[0]][0] if hits else None
+            got = look_up(engine, {field: key})
+            assert (None if got == 0xFFFFFFFF else entries[got][0]) == want
+            assert not hits or kind == "lpm" or got == hits[0]
+
+    def add(count: int) -> None:
+        for _ in range(count):
+            match, prio = clustered(r, kind, width), 0 if kind == "lpm" else r.randint(1, 50)
+            try:
+                h = engine.table_add("t", [match], ActionCall("hit", (0,)), prio)
+            except DuplicateEntry:
+                continue
+            engine.table_modify("t", h, ActionCall("hit", (h,)))
+            entries[h] = (match, prio)
+
+    def delete(count: int) -> None:
+        for h in r.sample(list(entries), min(count, len(entries))):
+            engine.table_delete("t", h)
+            del entries[h]
+
+    for grow, shrink in ((30, 5), (70, 40), (800, 300), (500, 900), (900, 2000), (20, 0)):
+        add(grow)
+        check(40)
+        delete(shrink)
+        check(40)
 
 
 def test_default_modify_find_and_counts() -> None:

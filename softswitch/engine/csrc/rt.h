@@ -22,7 +22,7 @@ typedef int64_t i64;
 typedef unsigned __int128 u128;
 typedef __int128 i128;
 
-#define MRC_ABI 3
+#define MRC_ABI 4
 #define NIL 0xffffffffu
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -85,6 +85,7 @@ struct entry {
   u64 pkts, bytes;  /* direct counter */
   i64 ttl, last;    /* ns: time to live (0 none), last match */
   u64 seq;          /* insertion order */
+  u32 slot;         /* ternary: place in the rows */
   u64 data[];       /* action arguments */
 };
 
@@ -92,7 +93,32 @@ struct trie_node {
   u32 child[2];
   u32 entry;        /* NIL: only a branching point */
   u32 plen;
+  u32 jump;         /* NIL: none */
   u64 key[];
+};
+
+/* From a node over its next eight bits: the best entry on the way, the node to go on with. */
+struct jump { struct { u32 best, next; } at[256]; };
+
+#define KEY_WORDS 60               /* most u64 words in a key */
+#define TERN_BYTES (8 * KEY_WORDS)
+#define TERN_FEW 8                 /* entries up to which a ternary table is just a list */
+
+/* Ternary tables, see ternary.c. A row has `cap` words; word b is block b, its bits are slots
+ * 64 b .. 64 b + 63. The `sum` words of a row's summary say which of them are not zero. */
+struct tern {
+  u32 cap, sum;
+  u32 n;             /* blocks in use */
+  u32 *order;        /* blocks, best priorities first */
+  u64 *used;         /* per block: slots in use */
+  u64 *least;        /* per block: best rank; lower is better */
+  u64 *rank;         /* per slot */
+  u32 *entry;        /* per slot */
+  u32 bytes, n_active;
+  u16 active[TERN_BYTES];    /* bytes that have rows */
+  u32 care[TERN_BYTES];      /* entries that care about a byte */
+  u64 *rows[TERN_BYTES];     /* 256 rows, NULL: nobody cares */
+  u64 *sums[TERN_BYTES];     /* 256 summaries: small, so that they stay in the cache */
 };
 
 struct table_def {
@@ -103,8 +129,10 @@ struct table_def {
   i32 profile;      /* index, -1: none */
   i32 meter;        /* direct meter array, -1: none */
   u32 max_size;
-  u64 range_words;  /* bit i: key word i is the last of a range field (ternary only) */
-
+  /* ternary only */
+  u64 range_words;  /* bit i: key word i is of a range field */
+  u64 range_more;   /* bit i: and so is word i + 1, which is more significant */
+  u8 key_bytes[60]; /* bytes of each key word that can differ from zero */
 };
 
 struct table {
@@ -119,12 +147,10 @@ struct table {
   u8 *nodes;        /* lpm */
   size_t node_stride;
   u32 root, n_nodes, cap_nodes, free_node;
-  u32 *order;       /* ternary: entries, best first */
-  u32 n_order;
-  /* ternary with many entries: for each key byte and each of its 256 values, the set of
-   * entries it does not exclude */
-  u64 *maps;
-  u32 map_words;
+  struct jump *jumps;
+  u32 n_jumps, cap_jumps, jump_at;
+  u32 few[TERN_FEW]; /* ternary: entries, best first, while there is no tern */
+  struct tern *tern;
   u64 seq;
 };
 
@@ -352,15 +378,21 @@ static inline struct entry *find_exact(const struct table *t, const u64 *k, cons
 
 /* Keys of lpm tables: words from the most significant on, prefix bits left aligned. */
 static inline int prefix_eq(const u64 *a, const u64 *b, u32 plen, const u32 words) {
+  u64 diff = 0;  /* without branches: lengths are anything */
   for (u32 j = 0; j < words; j++) {
-    if (plen >= 64) {
-      if (a[j] != b[j]) return 0;
-      plen -= 64;
-    } else {
-      return plen == 0 || (a[j] ^ b[j]) >> (64 - plen) == 0;
-    }
+    u32 n = plen > 64 ? 64 : plen;
+    diff |= (a[j] ^ b[j]) & (n ? ~0ull << (64 - n) : 0);
+    plen -= n;
   }
-  return 1;
+  return !diff;
+}
+
+/* Bits p .. p + 7 of a key; p + 8 is not past its end. */
+static inline u32 eight_bits(const u64 *k, u32 p, const u32 words) {
+  u32 j = p >> 6, off = p & 63;
+  u64 v = k[j] << off;
+  if (off > 56 && j + 1 < words) v |= k[j + 1] >> (64 - off);
+  return (u32)(v >> 56);
 }
 
 static inline struct entry *find_lpm(const struct table *t, const u64 *k, const u32 words) {
@@ -370,48 +402,75 @@ static inline struct entry *find_lpm(const struct table *t, const u64 *k, const 
     if (!prefix_eq(k, n->key, n->plen, words)) break;
     if (n->entry != NIL) best = n->entry;
     if (n->plen >= words * 64) break;
-    cur = n->child[k[n->plen >> 6] >> (63 - (n->plen & 63)) & 1];
+    if (n->jump != NIL) {
+      const struct jump *j = &t->jumps[n->jump];
+      u32 i = eight_bits(k, n->plen, words);
+      if (j->at[i].best != NIL) best = j->at[i].best;
+      cur = j->at[i].next;
+    } else {
+      cur = n->child[k[n->plen >> 6] >> (63 - (n->plen & 63)) & 1];
+    }
   }
   return best == NIL ? NULL : ent_at(t, best);
 }
 
+/* `ranges` and `more` as in struct table_def. */
 static inline int tern_eq(const struct table *t, u32 e, const u64 *k, const u32 words,
-                          const u64 ranges) {
+                          const u64 ranges, const u64 more) {
   const u64 *v = t->keys + (size_t)e * words, *m = t->masks + (size_t)e * words;
-  u64 diff = 0;
+  u64 diff = 0, below = 0, above = 0;
   for (u32 j = 0; j < words; j++) {
-    if (ranges >> j & 1) diff |= (u64)(k[j] < v[j]) | (u64)(k[j] > m[j]);
-    else diff |= (k[j] & m[j]) ^ v[j];
+    if (ranges >> j & 1) {
+      below = (u64)(k[j] < v[j]) | ((u64)(k[j] == v[j]) & below);
+      above = (u64)(k[j] > m[j]) | ((u64)(k[j] == m[j]) & above);
+      if (!(more >> j & 1)) {
+        diff |= below | above;
+        below = above = 0;
+      }
+    } else {
+      diff |= (k[j] & m[j]) ^ v[j];
+    }
   }
   return !diff;
 }
 
 static inline struct entry *find_ternary(const struct table *t, const u64 *k, const u32 words,
-                                         const u64 ranges) {
-  if (!t->maps) {
-    for (u32 i = 0; i < t->n_order; i++)
-      if (tern_eq(t, t->order[i], k, words, ranges)) return ent_at(t, t->order[i]);
+                                         const u64 ranges, const u64 more) {
+  const struct tern *n = t->tern;
+  if (!n) {
+    for (u32 i = 0; i < t->n; i++)
+      if (tern_eq(t, t->few[i], k, words, ranges, more)) return ent_at(t, t->few[i]);
     return NULL;
   }
-  /* Candidates: entries that no byte of the key excludes; the check is then exact. */
-  struct entry *best = NULL;
-  const u32 mw = t->map_words;
-  for (u32 w = 0; w < mw; w++) {
-    u64 cand = ~0ull;
-    const u64 *m = t->maps + w;
-    for (u32 j = 0; j < words && cand; j++)
-      for (u32 b = 0; b < 8 && cand; b++, m += (size_t)256 * mw)
-        cand &= m[(size_t)(k[j] >> (8 * b) & 255) * mw];
-    while (cand) {
-      u32 e = w * 64 + (u32)__builtin_ctzll(cand);
-      cand &= cand - 1;
-      struct entry *x = ent_at(t, e);
-      if (best && (x->prio < best->prio || (x->prio == best->prio && x->seq > best->seq)))
-        continue;
-      if (tern_eq(t, e, k, words, ranges)) best = x;
+  const u32 rows = n->n_active, sum = n->sum;
+  u64 best = UINT64_MAX;
+  u32 found = NIL;
+  for (u32 w = 0; w < sum; w++) {
+    u64 blocks = ~0ull;
+    if (w == sum - 1 && n->cap & 63) blocks = (1ull << (n->cap & 63)) - 1;
+    for (u32 i = 0; i < rows && blocks; i++) {
+      u32 b = n->active[i];
+      blocks &= n->sums[b][(size_t)(k[b >> 3] >> (8 * (b & 7)) & 255) * sum + w];
+    }
+    for (; blocks; blocks &= blocks - 1) {
+      u32 block = w * 64 + (u32)__builtin_ctzll(blocks);
+      if (n->least[block] > best) continue;
+      u64 cand = n->used[block];
+      for (u32 i = 0; i < rows && cand; i++) {
+        u32 b = n->active[i];
+        cand &= n->rows[b][(size_t)(k[b >> 3] >> (8 * (b & 7)) & 255) * n->cap + block];
+      }
+      for (; cand; cand &= cand - 1) {
+        u32 slot = block * 64 + (u32)__builtin_ctzll(cand);
+        if (n->rank[slot] > best) continue;
+        /* the bytes of a range are not independent of each other */
+        if (ranges && !tern_eq(t, n->entry[slot], k, words, ranges, more)) continue;
+        best = n->rank[slot];
+        found = n->entry[slot];
+      }
     }
   }
-  return best;
+  return found == NIL ? NULL : ent_at(t, found);
 }
 
 static inline void count_entry(struct entry *e, const struct pkt *p) {

@@ -1,8 +1,6 @@
 /* Tables, action profiles and selectors: what the control plane does to them. */
 #include <stdlib.h>
-#include "sw.h"
-
-#define MAP_MIN 24  /* entries from which a ternary table gets byte maps */
+#include "table.h"
 
 static size_t ent_stride(u32 words) { return sizeof(struct entry) + 8 * (size_t)words; }
 
@@ -40,8 +38,8 @@ void tables_free(struct sw *sw) {
     free(t->masks);
     free(t->hash);
     free(t->nodes);
-    free(t->order);
-    free(t->maps);
+    free(t->jumps);
+    ternary_free(t);
   }
   for (u32 i = 0; c->profiles && i < sw->prog->n_profiles; i++) {
     struct profile *p = &c->profiles[i];
@@ -65,7 +63,7 @@ static struct profile *profile_get(struct sw *sw, u32 i) {
   return sw->prog && i < sw->prog->n_profiles ? &sw->core.profiles[i] : NULL;
 }
 
-static void *grow(void *old, size_t old_n, size_t new_n, size_t size) {
+void *grow(void *old, size_t old_n, size_t new_n, size_t size) {
   u8 *p = realloc(old, new_n * size);
   if (p) memset(p + old_n * size, 0, (new_n - old_n) * size);
   return p;
@@ -109,170 +107,6 @@ static int hash_grow(struct table *t) {
   return 0;
 }
 
-/* ---- lpm: binary radix tree with path compression --------------------------------------- */
-
-static u32 node_new(struct table *t, const u64 *key, u32 plen, u32 entry) {
-  u32 i = t->free_node;
-  if (i != NIL) t->free_node = node_at(t, i)->child[0];
-  else i = t->n_nodes++;
-  struct trie_node *n = node_at(t, i);
-  n->child[0] = n->child[1] = NIL;
-  n->entry = entry;
-  n->plen = plen;
-  memcpy(n->key, key, 8 * (size_t)t->def->words);
-  return i;
-}
-static void node_free(struct table *t, u32 i) {
-  node_at(t, i)->child[0] = t->free_node;
-  t->free_node = i;
-}
-static u32 key_bit(const u64 *k, u32 i) { return k[i >> 6] >> (63 - (i & 63)) & 1; }
-
-static u32 common_bits(const u64 *a, const u64 *b, u32 max) {
-  u32 n = 0;
-  for (u32 j = 0; n < max; j++, n += 64)
-    if (a[j] != b[j]) {
-      n += (u32)__builtin_clzll(a[j] ^ b[j]);
-      break;
-    }
-  return n < max ? n : max;
-}
-
-static int trie_find(struct table *t, const u64 *k, u32 plen) {
-  u32 cur = t->root;
-  while (cur != NIL) {
-    struct trie_node *n = node_at(t, cur);
-    if (n->plen > plen || !prefix_eq(k, n->key, n->plen, t->def->words)) return -1;
-    if (n->plen == plen) return n->entry == NIL ? -1 : (int)n->entry;
-    cur = n->child[key_bit(k, n->plen)];
-  }
-  return -1;
-}
-
-static int trie_put(struct table *t, const u64 *k, u32 plen, u32 entry) {
-  if (t->n_nodes + 2 > t->cap_nodes) {
-    u32 cap = t->cap_nodes ? 2 * t->cap_nodes : 16;
-    u8 *p = grow(t->nodes, t->cap_nodes, cap, t->node_stride);
-    if (!p) return ERR_MEMORY;
-    t->nodes = p;
-    t->cap_nodes = cap;
-  }
-  u32 *link = &t->root;
-  while (*link != NIL) {
-    u32 cur = *link;
-    struct trie_node *n = node_at(t, cur);
-    u32 max = plen < n->plen ? plen : n->plen, c = common_bits(k, n->key, max);
-    if (c < n->plen) {
-      u32 side = key_bit(n->key, c);
-      if (c == plen) {
-        u32 i = node_new(t, k, plen, entry);
-        node_at(t, i)->child[side] = cur;
-        *link = i;
-      } else {
-        u32 glue = node_new(t, k, c, NIL), leaf = node_new(t, k, plen, entry);
-        node_at(t, glue)->child[side] = cur;
-        node_at(t, glue)->child[!side] = leaf;
-        *link = glue;
-      }
-      return 0;
-    }
-    if (n->plen == plen) {
-      n->entry = entry;
-      return 0;
-    }
-    link = &n->child[key_bit(k, n->plen)];
-  }
-  *link = node_new(t, k, plen, entry);
-  return 0;
-}
-
-static void trie_del(struct table *t, const u64 *k, u32 plen) {
-  u32 *link = &t->root, *up = NULL;
-  while (*link != NIL) {
-    struct trie_node *n = node_at(t, *link);
-    if (n->plen == plen) break;
-    up = link;
-    link = &n->child[key_bit(k, n->plen)];
-  }
-  if (*link == NIL) return;
-  u32 cur = *link;
-  struct trie_node *n = node_at(t, cur);
-  n->entry = NIL;
-  if (n->child[0] != NIL && n->child[1] != NIL) return;
-  *link = n->child[0] != NIL ? n->child[0] : n->child[1];
-  node_free(t, cur);
-  if (up && *link == NIL) {  /* the parent may now be a branching point with one branch */
-    u32 par = *up;
-    struct trie_node *q = node_at(t, par);
-    if (q->entry == NIL) {
-      *up = q->child[0] != NIL ? q->child[0] : q->child[1];
-      node_free(t, par);
-    }
-  }
-}
-
-/* ---- ternary and range --------------------------------------------------------------------- */
-
-static void map_bits(struct table *t, u32 e, int set) {
-  u32 words = t->def->words, mw = t->map_words;
-  u64 bit = 1ull << (e & 63), *m = t->maps + (e >> 6);
-  for (u32 j = 0; j < words; j++) {
-    u64 v = t->keys[(size_t)e * words + j], k = t->masks[(size_t)e * words + j];
-    int range = t->def->range_words >> j & 1;
-    for (u32 b = 0; b < 8; b++, m += (size_t)256 * mw) {
-      u32 lo = 0, hi = 255, val = 0, mask = 0;
-      if (range) {
-        /* bytes above must agree before a byte below can be bounded */
-        u32 s = 8 * b;
-        if (b == 7 || v >> (s + 8) == k >> (s + 8)) {
-          lo = v >> s & 255;
-          hi = k >> s & 255;
-        }
-      } else {
-        val = v >> (8 * b) & 255;
-        mask = k >> (8 * b) & 255;
-      }
-      for (u32 x = lo; x <= hi; x++)
-        if ((x & mask) == val) {
-          if (set) m[(size_t)x * mw] |= bit;
-          else m[(size_t)x * mw] &= ~bit;
-        }
-    }
-  }
-}
-
-static void map_build(struct table *t) {
-  free(t->maps);
-  t->maps = NULL;
-  if (t->cap < MAP_MIN || !t->def->words) return;
-  t->map_words = (t->cap + 63) / 64;
-  t->maps = calloc((size_t)t->def->words * 8 * 256 * t->map_words, 8);
-  if (!t->maps) return;  /* the linear search still answers */
-  for (u32 e = 0; e < t->cap; e++)
-    if (ent_at(t, e)->flags & EF_USED) map_bits(t, e, 1);
-}
-
-static void order_put(struct table *t, u32 e) {
-  i32 prio = ent_at(t, e)->prio;
-  u32 lo = 0, hi = t->n_order;
-  while (lo < hi) {
-    u32 mid = (lo + hi) / 2;
-    if (ent_at(t, t->order[mid])->prio >= prio) lo = mid + 1;
-    else hi = mid;
-  }
-  memmove(t->order + lo + 1, t->order + lo, (t->n_order - lo) * sizeof *t->order);
-  t->order[lo] = e;
-  t->n_order++;
-}
-static void order_del(struct table *t, u32 e) {
-  for (u32 i = 0; i < t->n_order; i++)
-    if (t->order[i] == e) {
-      t->n_order--;
-      memmove(t->order + i, t->order + i + 1, (t->n_order - i) * sizeof *t->order);
-      return;
-    }
-}
-
 /* ---- entries --------------------------------------------------------------------------------- */
 
 static int table_grow(struct table *t) {
@@ -288,16 +122,12 @@ static int table_grow(struct table *t) {
     if (!m) return ERR_MEMORY;
     t->masks = m;
   }
-  u32 *o = grow(t->order, t->cap, cap, sizeof *o);
-  if (!o) return ERR_MEMORY;
-  t->order = o;
   for (u32 i = cap; i-- > t->cap;) {
     ent_at(t, i)->ref = t->free_list;  /* free entries are chained through ref */
     t->free_list = i;
   }
   t->cap = cap;
   if (t->def->match == T_EXACT && hash_grow(t)) return ERR_MEMORY;
-  if (t->def->match == T_TERNARY) map_build(t);
   return 0;
 }
 
@@ -349,23 +179,21 @@ int64_t mrc_entry_add(mrc_sw *sw, uint32_t table, const uint64_t *key, const uin
       t->masks[(size_t)i * w] = plen;
       rc = trie_put(t, key, plen, i);
     }
+    e->prio = prio;
+    e->seq = t->seq++;
+    if (t->def->match == T_TERNARY) rc = ternary_put(t, i);
     if (rc) {
       e->ref = next;
     } else {
       t->free_list = next;
       e->flags = EF_USED | (is_const ? EF_CONST : 0);
-      e->prio = prio;
       e->ttl = ttl;
       e->last = sw->core.now;
-      e->seq = t->seq++;
       entry_set(t, e, kind, ref, action, data);
       ref_count(sw, t, kind, ref, 1);
       if (t->def->match == T_EXACT) hash_put(t, i);
-      if (t->def->match == T_TERNARY) {
-        order_put(t, i);
-        if (t->maps) map_bits(t, i, 1);
-      }
       t->n++;
+      if (t->def->match == T_LPM) trie_settle(t);
       rc = i;
     }
   }
@@ -408,10 +236,8 @@ int mrc_entry_delete(mrc_sw *sw, uint32_t table, uint32_t entry) {
     if (t->def->match == T_EXACT) hash_del(t, entry);
     else if (t->def->match == T_LPM)
       trie_del(t, key, (u32)t->masks[(size_t)entry * t->def->words]);
-    else {
-      order_del(t, entry);
-      if (t->maps) map_bits(t, entry, 0);
-    }
+    else
+      ternary_del(t, entry);
     ref_count(sw, t, e->kind, e->ref, -1);
     if (t->def->meter >= 0) {
       struct meter *m = sw->core.meters[t->def->meter];
