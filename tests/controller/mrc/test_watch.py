@@ -1,0 +1,145 @@
+"""A fault in a fabric with traffic and loops: named in a second, right, and closed when mended."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from controller.mrc.watch import FaultWatch, IncidentEvent
+from topologies.paths import path_of
+from topologies.plan import Plan
+from topologies.spec import load_spec
+
+MS = 10**6
+SECOND = 10**9
+PLAN = Plan.from_spec(load_spec("two-plane"))
+COMPONENTS = [*PLAN.links, *PLAN.switches]
+FLOWS = [("h0", "h2"), ("h3", "h1")]
+EVS = 64
+STEP = 50 * MS
+PACKETS = 100  # a flow's, per step
+
+
+def loop_ways() -> Iterator[tuple[str, ...]]:
+    for host in PLAN.hosts.values():
+        for nic in host.nics:
+            t0 = PLAN.switch(nic.switch)
+            yield nic.link, t0.name
+            for number in t0.uplinks:
+                port = t0.ports[number]
+                yield nic.link, t0.name, port.link, port.peer
+
+
+class Fabric:
+    """Hosts that report, over a fabric in which one component may lose."""
+
+    def __init__(self, seed: int, *, loops: bool = True) -> None:
+        self.rng = random.Random(seed)
+        self.watch = FaultWatch(PLAN)
+        self.now = 0
+        self.broken: dict[str, float] = {}
+        self.ways: dict[tuple[str, int, int], tuple[str, ...]] = {}
+        self.bad: set[tuple[str, int, int]] = set()
+        self.loops = list(loop_ways()) if loops else []
+        for src, dst in FLOWS:
+            keys = [(n % 2, self.rng.getrandbits(32)) for n in range(EVS)]
+            self.watch.flow(f"{src}>{dst}", src, dst, keys)
+            for plane, ev in keys:
+                path = path_of(PLAN, src, dst, plane, ev)
+                self.ways[f"{src}>{dst}", plane, ev] = (*path.links, *path.switches)
+
+    def share(self, way: tuple[str, ...]) -> float:
+        return max((self.broken.get(name, 0.0) for name in way), default=0.0)
+
+    def step(self) -> list[IncidentEvent]:
+        self.now += STEP
+        for key, way in self.ways.items():
+            name, plane, ev = key
+            share = self.share(way)
+            if key in self.bad:
+                if self.rng.random() > share and self.rng.random() < 0.3:  # a probe came back
+                    self.bad.discard(key)
+                    self.watch.ev_state(name, plane, ev, "GOOD", self.now)
+            elif any(self.rng.random() < share for _ in range(PACKETS // EVS)):
+                self.bad.add(key)
+                self.watch.ev_state(name, plane, ev, "ASSUMED_BAD", self.now)
+        for src, dst in FLOWS:
+            self.watch.traffic(f"{src}>{dst}", PACKETS, self.now)
+        for way in self.loops:
+            lost = sum(self.rng.random() < self.share(way) for _ in range(5))
+            self.watch.loop(way, 5, lost, self.now)
+        return self.watch.tick(self.now)
+
+    def run(self, ns: int) -> list[IncidentEvent]:
+        return [event for _ in range(ns // STEP) for event in self.step()]
+
+
+@pytest.mark.parametrize("broken", COMPONENTS)
+def test_a_cut_is_named_within_a_second_and_closed(broken: str) -> None:
+    fabric = Fabric(5)
+    assert fabric.run(2 * SECOND) == []
+    fabric.broken = {broken: 1.0}
+    fabric.run(SECOND)
+    (incident,) = fabric.watch.incidents
+    assert incident.suspects == (broken,)
+    assert incident.pinned
+    assert incident.confidence > 0.9
+    fabric.run(3 * SECOND)
+    assert fabric.watch.incidents == (incident,)
+    fabric.broken = {}
+    events = fabric.run(4 * SECOND)
+    assert [e.kind for e in events] == ["closed"]
+    assert fabric.watch.incidents == ()
+    assert fabric.run(3 * SECOND) == []
+
+
+@pytest.mark.parametrize("broken", [n for n, link in PLAN.links.items() if link.kind == "host"])
+def test_one_per_cent_on_a_nic_link(broken: str) -> None:
+    fabric = Fabric(9)
+    fabric.broken = {broken: 0.01}
+    fabric.run(20 * SECOND)
+    (incident,) = fabric.watch.incidents
+    assert incident.suspects == (broken,)
+    assert incident.loss == pytest.approx(0.01, rel=1)
+
+
+def test_flows_alone_name_those_they_cannot_tell_apart() -> None:
+    fabric = Fabric(3, loops=False)
+    fabric.run(SECOND)
+    fabric.broken = {"p1t0-0:p1t1-1": 1.0}
+    fabric.run(SECOND)
+    (incident,) = fabric.watch.incidents
+    assert set(incident.suspects) == {"p1t0-0:p1t1-1", "p1t0-1:p1t1-1", "p1t1-1"}
+    assert not incident.pinned
+    assert incident.describe().startswith("p1t0-0:p1t1-1 or ")
+
+
+def test_two_faults_one_after_the_other() -> None:
+    fabric = Fabric(4)
+    fabric.run(SECOND)
+    fabric.broken = {"p0t1-0": 1.0}
+    fabric.run(2 * SECOND)
+    fabric.broken["h3:p1t0-1"] = 1.0
+    fabric.run(2 * SECOND)
+    assert [i.suspects for i in fabric.watch.incidents] == [("p0t1-0",), ("h3:p1t0-1",)]
+
+
+def test_a_dark_port_is_the_link_unless_the_neighbours_are_dark_too() -> None:
+    for dark, cause in ((["h0"], "h0:p0t0-0"), (["h0", "h1"], "p0t0-0")):
+        watch = FaultWatch(PLAN)
+        for host in PLAN.hosts:
+            watch.port(host, 0, host not in dark, SECOND)
+        (event,) = watch.tick(SECOND)
+        assert event.incident.suspects == (cause,)
+
+
+def test_strangers_are_ignored() -> None:
+    watch = FaultWatch(PLAN)
+    watch.ev_state("nobody", 0, 1, "ASSUMED_BAD", 5)
+    watch.traffic("nobody", 10, 5)
+    watch.flow("f", "h0", "h2", [(0, 1)])
+    watch.forget_flow("f")
+    watch.ev_state("f", 0, 1, "ASSUMED_BAD", 6, drops=50)
+    assert watch.tick(7) == []
