@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -63,9 +62,10 @@ def compiled(source: Path = SOURCE) -> tuple[Path, Path]:
 
     Raises UserError with the compiler's message.
     """
+    from softswitch import p4c
     from softswitch.p4 import P4Error, compile_program
 
-    folder = cache_dir() / "p4" / _fingerprint(source, shutil.which("p4c-bm2-ss"))
+    folder = cache_dir() / "p4" / _fingerprint(source, p4c.find())
     json_path = folder / f"{source.stem}.json"
     info_path = folder / f"{source.stem}.p4info.txtpb"
     if _whole(folder):

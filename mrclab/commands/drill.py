@@ -14,7 +14,7 @@ import click
 from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
 from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
-from mrclab.commands.options import check_failover, check_switch, testbed_options
+from mrclab.commands.options import OutFolder, check_failover, check_switch, testbed_options
 from mrclab.enter import end_on_sigterm, rerun_in_lab
 from mrclab.errors import EXIT_FAIL, EXIT_PASS, EXIT_VOID, UserError
 from mrclab.namespace import RUN_ENV, inside
@@ -24,20 +24,6 @@ from topologies.steerspec import Mode
 EXIT_OF = {"pass": EXIT_PASS, "fail": EXIT_FAIL, "void": EXIT_VOID}
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-
-
-class OutFolder(click.Path):
-    """A folder; an empty text (an unset variable in a script) does not mean the current one."""
-
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str | bytes | os.PathLike[str]:
-        if not os.fspath(value):
-            self.fail("it is empty, name a folder", param, ctx)
-        return super().convert(value, param, ctx)
 
 
 def give_to_caller(path: Path) -> None:

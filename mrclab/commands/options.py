@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,6 +15,20 @@ from topologies.steerspec import MODES
 F = TypeVar("F", bound=Callable[..., Any])
 
 SWITCHES = ("builtin", "bmv2")
+
+
+class OutFolder(click.Path):
+    """A folder; an empty text (an unset variable in a script) does not mean the current one."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        if not os.fspath(value):
+            self.fail("it is empty, name a folder", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def mode_option(command: F) -> F:

@@ -14,6 +14,7 @@ from softswitch.p4.diagnostics import Diagnostic, P4Error, Reporter, Stop
 from softswitch.p4.lower import lower
 from softswitch.p4.p4info import write_p4info
 from softswitch.p4.parser import parse
+from softswitch.p4.policy import WarningPolicy
 from softswitch.p4.preprocess import Preprocessor
 
 INCLUDE_DIR = Path(__file__).resolve().parent.parent / "p4include"
@@ -84,16 +85,49 @@ def write_outputs(compiled: Compiled, out_dir: Path, name: str) -> tuple[Path, P
     return json_path, info_path
 
 
-def compile_program(path: Path, out_dir: Path, compiler: str = "auto") -> tuple[Path, Path]:
-    """Compile PATH into OUT_DIR with p4c (`p4c-bm2-ss`) or this compiler.
+@dataclass
+class Built:
+    """What `build` wrote, and what there was to say."""
+
+    json_path: Path
+    p4info_path: Path
+    warnings: list[Diagnostic]
+    compiler: str
+
+
+def build(
+    path: Path,
+    out_dir: Path,
+    compiler: str = "auto",
+    include_dirs: Sequence[Path] = (),
+    defines: Mapping[str, str] | None = None,
+    policy: WarningPolicy | None = None,
+) -> Built:
+    """Compile PATH into OUT_DIR with p4c or this compiler.
 
     compiler: "auto" takes p4c when it is on the PATH, else the one built in; "p4c" and
-    "builtin" insist. Returns the paths of the bmv2 JSON and of the P4Info. Raises P4Error.
+    "builtin" insist. Raises P4Error, also when `policy` makes a warning an error (then
+    nothing is left in OUT_DIR), and OSError when OUT_DIR cannot be written.
     """
     from softswitch import p4c
 
     if compiler not in ("auto", "p4c", "builtin"):
         raise ValueError(f"compiler is {compiler!r}, not auto, p4c or builtin")
+    policy = policy or WarningPolicy()
     if compiler == "p4c" or (compiler == "auto" and p4c.find() is not None):
-        return p4c.compile_with_p4c(path, out_dir)
-    return write_outputs(compile_file(path), out_dir, path.stem)
+        json_path, info_path, warnings = p4c.compile_with_p4c(path, out_dir, include_dirs, defines)
+        try:
+            return Built(json_path, info_path, policy.apply(warnings), "p4c")
+        except P4Error:
+            json_path.unlink(missing_ok=True)
+            info_path.unlink(missing_ok=True)
+            raise
+    compiled = compile_file(path, include_dirs, defines)
+    shown = policy.apply(compiled.warnings)
+    return Built(*write_outputs(compiled, out_dir, path.stem), shown, "builtin")
+
+
+def compile_program(path: Path, out_dir: Path, compiler: str = "auto") -> tuple[Path, Path]:
+    """Like build; returns the paths of the bmv2 JSON and of the P4Info."""
+    built = build(path, out_dir, compiler)
+    return built.json_path, built.p4info_path
