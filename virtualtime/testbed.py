@@ -23,6 +23,7 @@ from virtualtime.fabric import VirtualCtl, VirtualFabric
 from virtualtime.host import virtual_config
 from virtualtime.links import VirtualLinks
 from virtualtime.shard import HostSpec, LocalShard, Shard
+from virtualtime.workers import ForkedShard
 from virtualtime.world import World
 
 Json = dict[str, Any]
@@ -171,20 +172,27 @@ class VirtualTestbed:
                 groups=groups,
                 clock=lambda: self.world.now,
             )
-            shards = self._shards(fabric, groups)
-            self.world = World(fabric, shards, START_NS)
-            self._stack.callback(self.world.close)
-            self.agents = {
-                name: VirtualAgent(self.world, groups[name], name, self.tempo) for name in hosts
-            }
-            self.links = VirtualLinks(
-                plan, self.world, lambda host: self.agents[host].call("stats")["nics"]
-            )
+            specs = self._host_specs(fabric, groups)
+        # Outside of the step: it may draw in a thread, and a fork must find none.
+        shards: list[Shard] = (
+            [LocalShard(specs[0], START_NS)]
+            if self._workers == 1
+            else [ForkedShard(part, START_NS) for part in specs]
+        )
+        self.world = World(fabric, shards, START_NS)
+        self._stack.callback(self.world.close)
+        self.agents = {
+            name: VirtualAgent(self.world, groups[name], name, self.tempo) for name in hosts
+        }
+        self.links = VirtualLinks(
+            plan, self.world, lambda host: self.agents[host].call("stats")["nics"]
+        )
         gc.collect()
         gc.freeze()  # what is there stays: never look at it again
         self._stack.callback(gc.unfreeze)
 
-    def _shards(self, fabric: VirtualFabric, groups: Mapping[str, int]) -> list[Shard]:
+    def _host_specs(self, fabric: VirtualFabric, groups: Mapping[str, int]) -> list[list[HostSpec]]:
+        """By group."""
         folder = self.run_dir / "agents"
         folder.mkdir(parents=True, exist_ok=True)
         specs: list[list[HostSpec]] = [[] for _ in range(self._workers)]
@@ -200,4 +208,4 @@ class VirtualTestbed:
                     self._samples,
                 )
             )
-        return [LocalShard(part, START_NS) for part in specs]
+        return specs
