@@ -14,24 +14,24 @@ _MASK64 = (1 << SACK_BITMAP_BITS) - 1
 class ReceiveBitmap:
     """Received sequence numbers above a cumulative one, and the SACK window that sweeps them."""
 
-    __slots__ = ("bits", "cack", "lowest_unsacked", "max_rcv")
+    __slots__ = ("bits", "cack_psn", "lowest_unsacked_psn", "max_rcv_psn")
 
     def __init__(self, first: int) -> None:
         """first: the first sequence number expected; cack starts one below."""
-        self.cack = first - 1
+        self.cack_psn = first - 1
         self.bits = 0
-        self.max_rcv = first - 1
-        self.lowest_unsacked = first
+        self.max_rcv_psn = first - 1
+        self.lowest_unsacked_psn = first
 
     def has(self, seq: int) -> bool:
-        offset = seq - self.cack - 1
+        offset = seq - self.cack_psn - 1
         return offset < 0 or self.bits >> offset & 1 == 1
 
     def add(self, seq: int) -> int:
         """Note the arrival of a number above cack; by how many cack moved. Idempotent."""
-        if seq > self.max_rcv:  # noqa: PLR1730  (hot)
-            self.max_rcv = seq
-        offset = seq - self.cack - 1
+        if seq > self.max_rcv_psn:  # noqa: PLR1730  (hot)
+            self.max_rcv_psn = seq
+        offset = seq - self.cack_psn - 1
         if offset:
             self.bits |= 1 << offset
             return 0
@@ -42,22 +42,22 @@ class ReceiveBitmap:
             bits >>= run
             moved += run
         self.bits = bits
-        self.cack += moved
+        self.cack_psn += moved
         return moved
 
     @property
-    def ooo_count(self) -> int:
+    def rx_ooo_count(self) -> int:
         """Packets held above the first gap."""
         return self.bits.bit_count()
 
     def sack_window(self) -> tuple[int, int]:
         """(base, 64 bits) of the next SACK, and move the sweep on (section 4.5)."""
-        first = self.cack + 1
-        base = self.lowest_unsacked
+        first = self.cack_psn + 1
+        base = self.lowest_unsacked_psn
         base = max(base, first)
-        if base + SACK_BITMAP_BITS - 1 > self.max_rcv:
-            base = max(self.max_rcv - SACK_BITMAP_BITS + 1, first)
+        if base + SACK_BITMAP_BITS - 1 > self.max_rcv_psn:
+            base = max(self.max_rcv_psn - SACK_BITMAP_BITS + 1, first)
         window = self.bits >> (base - first) & _MASK64
         following = base + SACK_BITMAP_BITS
-        self.lowest_unsacked = following if following <= self.max_rcv else first
+        self.lowest_unsacked_psn = following if following <= self.max_rcv_psn else first
         return base, window

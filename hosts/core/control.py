@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
 from hosts.core.config import EndpointConfig
 from hosts.core.endpoint_ops import Answer, EndpointOps
+from hosts.core.interop import EethOpBits
+from hosts.core.link import make_flows
 from hosts.core.nic import Nic
 from hosts.core.reverse_ev import Probe
-from hosts.core.timers import Timers
-from hosts.wire.constants import Ecn, EndpointOp, Opcode
+from hosts.core.timers import Timer
+from hosts.wire.constants import PORT_MASK_FIRST_PORT, Ecn, EndpointOp, Opcode
+from hosts.wire.encap import SrPath, TableEncap
 from hosts.wire.frame import FlowTemplate
 from hosts.wire.headers import Eeth, Erth
 
@@ -31,27 +34,39 @@ PeerMask = Callable[["Qp", int, int], None]
 
 
 class Control:
-    """Sends and answers D8/D9. Peers are known by their addresses."""
+    """Sends and answers D8/D9. Peers are known by their addresses (`peers`: QPs by address)."""
 
-    __slots__ = ("_config", "_masks", "_nic", "_on_mask", "_ports", "_qps", "_strangers", "ops")
+    __slots__ = ("_config", "_masks", "_nic", "_on_mask", "_ports", "_strangers", "ops", "peers")
 
     def __init__(
         self,
         config: EndpointConfig,
         nic: Nic,
-        qps: Mapping[int, Qp],
         rng: Random,
         on_mask: PeerMask,
-        timers: Timers,
+        timer: Timer,
     ) -> None:
         self._config = config
         self._nic = nic
-        self._qps = qps
         self._on_mask = on_mask
         self._ports = {p.port: p for p in config.ports}
         self._masks: dict[frozenset[bytes], int] = {}
-        self._strangers: dict[tuple[int, bytes], FlowTemplate] = {}
-        self.ops = EndpointOps(rng.getrandbits(16), timers)
+        self._strangers: dict[tuple[int, bytes, SrPath | None], FlowTemplate] = {}
+        self.peers: dict[bytes, list[Qp]] = {}
+        self.ops = EndpointOps(rng.getrandbits(16), timer)
+
+    def add(self, qp: Qp, ips: Iterable[bytes]) -> None:
+        """A QP was connected to a peer with these addresses."""
+        for ip in ips:
+            self.peers.setdefault(ip, []).append(qp)
+
+    def remove(self, qp: Qp, ips: Iterable[bytes]) -> None:
+        for ip in ips:
+            left = self.peers.get(ip)
+            if left is not None and qp in left:
+                left.remove(qp)
+                if not left:
+                    del self.peers[ip]
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -62,6 +77,19 @@ class Control:
         request = self.ops.open(answer, now, timeout_ns)
         erth = Erth(EndpointOp.EV_PROBE, 0, link.timestamp(now))
         self._request(link, port, ev, request, erth)
+
+    def probe_path(
+        self, port: int, dst: bytes, ev: int, path: SrPath | None, answer: Answer, now: int,
+        timeout_ns: int,
+    ) -> None:  # fmt: skip
+        """An EV probe to any address, a QP there or not; with `path` along outer addresses. To our
+        own address it is a loop through the fabric: the request itself is the answer."""
+        request = self.ops.open(answer, now, timeout_ns)
+        stamp = now // self._config.tick_ns & 0xFFFF
+        erth = Erth(EndpointOp.EV_PROBE, 0, stamp)
+        flow = self._stranger(port, dst, path, ev)
+        dscp = self._config.dscp.control
+        self._nic.control(port, flow.endpoint_request(dscp, Ecn.NOT_ECT, ev, request, erth))
 
     def prober(self, link: Link, prober: Prober) -> Probe:
         """What a reverse EV set uses to test an EV."""
@@ -78,14 +106,16 @@ class Control:
     def tell_peers(self, now: int) -> None:
         """Our ports changed: one status update to every peer (once per set of addresses)."""
         told: set[frozenset[bytes]] = set()
-        for qp in self._qps.values():
-            if qp.parts is not None and qp.parts.peer_ips not in told:
-                told.add(qp.parts.peer_ips)
-                self._tell(qp, c.PORT_STATUS_TRIES, now)
+        for qps in list(self.peers.values()):
+            parts = qps[0].parts
+            if parts is not None and parts.peer_ips not in told:
+                told.add(parts.peer_ips)
+                self._tell(qps[0], c.PORT_STATUS_TRIES, now)
 
     def local_mask(self) -> int:
         """Bit k-1: port k is up (#28)."""
-        return sum(1 << (port - 1) for port, tx in self._nic.ports.items() if tx.up)
+        first = PORT_MASK_FIRST_PORT
+        return sum(1 << (port - first) for port, tx in self._nic.ports.items() if tx.up)
 
     def _tell(self, qp: Qp, tries: int, now: int) -> None:
         parts = qp.parts
@@ -117,7 +147,10 @@ class Control:
         erth = packet.erth
         if packet.opcode != Opcode.ENDPOINT_REQUEST or erth is None:
             return False
-        known = self._peer(packet.src_ip)
+        if packet.src_ip == packet.dst_ip:  # our own probe came home
+            return self.ops.on_response(packet.psn & 0xFFFF, now)
+        qps = self.peers.get(packet.src_ip)
+        known = qps[0] if qps else None
         if erth.op == EndpointOp.PORT_STATUS_UPDATE:
             self._peer_status(packet.src_ip, erth.port_status_mask, now)
         elif erth.op != EndpointOp.EV_PROBE:
@@ -127,7 +160,10 @@ class Control:
             ev = known.parts.reverse.of_port(port)
         else:
             flow, ev = self._stranger(port, packet.src_ip), packet.ev
-        response = Eeth(erth.op, erth.tx_timestamp)
+        if self._config.interop.eeth_op_bits is EethOpBits.BITS_5_4:
+            response = Eeth(0, erth.tx_timestamp, res1=erth.op)
+        else:
+            response = Eeth(erth.op, erth.tx_timestamp)
         frame = flow.endpoint_response(self._config.dscp.control, ev, packet.psn & 0xFFFF, response)
         self._nic.control(port, frame)
         return True
@@ -136,32 +172,21 @@ class Control:
         """What a peer last said of its ports; all usable when it said nothing."""
         return self._masks.get(peer_ips, ALL_PORTS)
 
-    def _peer(self, ip: bytes) -> Qp | None:
-        for qp in self._qps.values():
-            if qp.parts is not None and ip in qp.parts.peer_ips:
-                return qp
-        return None
-
     def _peer_status(self, ip: bytes, mask: int, now: int) -> None:
-        for qp in self._qps.values():
-            if qp.parts is not None and ip in qp.parts.peer_ips:
+        for qp in self.peers.get(ip, ()):
+            if qp.parts is not None:
                 self._masks[qp.parts.peer_ips] = mask
                 self._on_mask(qp, mask, now)
 
-    def _stranger(self, port: int, ip: bytes) -> FlowTemplate:
-        flow = self._strangers.get((port, ip))
+    def _stranger(
+        self, port: int, ip: bytes, path: SrPath | None = None, ev: int = 0
+    ) -> FlowTemplate:
+        key = (port, ip, path)
+        flow = self._strangers.get(key)
         if flow is None:
             if len(self._strangers) >= STRANGERS_MAX:
                 self._strangers.clear()
-            config, local = self._config, self._ports[port]
-            flow = FlowTemplate(
-                local.mac,
-                local.gateway_mac,
-                local.ip,
-                ip,
-                config.udp_port,
-                packing=config.ev_packing,
-                hop_limit=config.hop_limit,
-            )
-            self._strangers[port, ip] = flow
+            encaps = {} if path is None else {port: TableEncap({ev: path})}
+            flow = make_flows(self._config, {port: ip}, self._config.udp_port, encaps)[port]
+            self._strangers[key] = flow
         return flow

@@ -16,39 +16,51 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
-from hosts.core.cc.base import PathFigures
 from hosts.core.cc.registry import make_cc
-from hosts.core.config import ConfigError, EndpointConfig, PeerInfo, QpConfig
+from hosts.core.config import CcConfig, EndpointConfig, PeerInfo, QpConfig
+from hosts.core.connect import (
+    destination_key,
+    flows_to,
+    negotiate,
+    own_info,
+    path_figures,
+)
 from hosts.core.control import Control
-from hosts.core.ev.evset import EvSet
-from hosts.core.ev.profile import choose_evs
+from hosts.core.errors import EndpointError
+from hosts.core.ev.evset import EvEntry, EvSet
 from hosts.core.ev.state import EvInput
-from hosts.core.events import Event, EvProbeResult, PortStatus, QpState, QpStateChange, Status
+from hosts.core.events import (
+    Event,
+    EvProbeResult,
+    EvState,
+    PathProbeResult,
+    PortStatus,
+    QpState,
+    QpStateChange,
+    Status,
+)
+from hosts.core.interop import TrimLengths
 from hosts.core.link import Link
 from hosts.core.memory import DirectPlacement, MemoryRegion, MemoryTable
-from hosts.core.messages import nominal_size
 from hosts.core.nic import Nic
 from hosts.core.probes import Prober
+from hosts.core.profiles import Profiles, set_state
 from hosts.core.qp import Parts, Qp, QpInput, next_state
 from hosts.core.qpcc import Destination, Scheduler
+from hosts.core.receiver import ReceiveBuffer
 from hosts.core.report import EndpointStats, EvInfo, QpStats, ev_table, qp_stats
 from hosts.core.requestor import Requestor
 from hosts.core.responder import Responder
 from hosts.core.reverse_ev import ReverseEvs
-from hosts.core.timers import NEVER, Timers
-from hosts.wire.constants import (
-    P_KEY,
-    PSN_MASK,
-    QPN_ENDPOINT,
-    QPN_FIRST,
-    UDP_PORTS,
-    Opcode,
-)
-from hosts.wire.frame import FlowTemplate, parse
+from hosts.core.timers import NEVER, Timer, Timers
+from hosts.wire.constants import PSN_MASK, QPN_ENDPOINT, QPN_FIRST, UDP_PORTS, EvPacking, Opcode
+from hosts.wire.entropy import join_ev
+from hosts.wire.frame import parse
 
 if TYPE_CHECKING:
     from random import Random
 
+    from hosts.wire.encap import SrPath
     from hosts.wire.parse import Packet
 
 __all__ = ["Endpoint", "EndpointError", "EndpointStats", "EvInfo", "QpStats"]
@@ -63,12 +75,11 @@ _LAST_DATA = int(Opcode.WRITE_ONLY_IMM)  # known opcodes up to this one carry da
 _SENDABLE = (QpState.RTR, QpState.RTS)
 
 
-class EndpointError(Exception):
-    """A verb that cannot be done as asked; str() says what and why in one line."""
-
-
 class Endpoint:
-    """See the module. Not thread-safe; no call blocks or reads a clock."""
+    """See the module. Not thread-safe; no call blocks or reads a clock.
+
+    profiles: EV and CC profiles, and what a controller does to them.
+    """
 
     def __init__(self, config: EndpointConfig, rng: Random, now: int = 0) -> None:
         self.config = config
@@ -91,11 +102,17 @@ class Endpoint:
         self._received = 0
         self._ips = {p.port: p.ip for p in config.ports}
         self._packing = config.ev_packing
+        self._p_key = config.interop.p_key
         self._check_icrc = config.check_icrc
         self._udp_ports = UDP_PORTS | {config.udp_port}
-        self._control = Control(config, self._nic, self._qps, rng, self._on_peer_mask, self._timers)
+        self._buffer = ReceiveBuffer(config.receiver, now)
+        ops_timer = Timer(self._timers, self._serve_ops)
+        self._control = Control(config, self._nic, rng, self._on_peer_mask, ops_timer)
+        self._ops_timer = ops_timer
+        self.profiles = Profiles(config, self._qps, rng)
         dscp = config.dscp
         self._trims = {dscp.trimmed: False, dscp.trimmed_lasthop: True}
+        self._trim_lengths = config.interop.trim_lengths is TrimLengths.REWRITTEN
 
     # --- the five calls ------------------------------------------------------------------------
 
@@ -111,27 +128,34 @@ class Endpoint:
             return self._drop("tver")
         if not packet.known:
             return self._drop("opcode")
+        qp = self._qps.get(packet.dqp)
+        parts = qp.parts if qp is not None else None
         data = packet.opcode <= _LAST_DATA
-        lasthop = self._trims.get(packet.dscp) if data else None
+        lasthop = None
+        if data:
+            lasthop = (self._trims if parts is None else parts.trims).get(packet.dscp)
         if lasthop is None:
             if not packet.length_ok:
                 return self._drop("length")
             if self._check_icrc and not packet.icrc_ok():
                 return self._drop("icrc")
-        if packet.p_key != P_KEY:
+        elif self._trim_lengths and not packet.length_rewritten:
+            return self._drop("trim_length")
+        if packet.p_key != self._p_key:
             return self._drop("p_key")
-        qp = self._qps.get(packet.dqp)
         if qp is None:
             if packet.dqp != QPN_ENDPOINT:
                 return self._drop("unknown_qp")
             if not self._control.receive(port, packet, now):
                 return self._drop("endpoint_op")
             return None
-        parts = qp.parts
         if parts is None or qp.state not in _SENDABLE:
             return self._drop("bad_state")
         if packet.src_ip not in parts.peer_ips:
             return self._drop("source")
+        packing = parts.link.agreement.peer_packing
+        if packing is not self._packing:
+            packet.ev = join_ev(packet.flow_label, packet.sport, packing)
         if not data:
             return self._receive_control(qp, parts, packet, now)
         responder = parts.responder
@@ -139,7 +163,8 @@ class Endpoint:
             responder.on_data(packet, now)
         else:
             responder.on_trimmed(packet, lasthop, now)
-        if responder.ack_pending and qp not in self._owed:
+        if responder.ack_pending and not qp.owes_ack:
+            qp.owes_ack = True
             self._owed.append(qp)
         return None
 
@@ -147,6 +172,7 @@ class Endpoint:
         """(port, frame) that leave now, at most what the ports' line rate allows."""
         if self._owed:
             for qp in self._owed:
+                qp.owes_ack = False
                 if qp.parts is not None and qp.parts.responder.ack_pending:
                     qp.parts.responder.flush_ack()
             self._owed.clear()
@@ -165,38 +191,14 @@ class Endpoint:
 
     def on_deadline(self, now: int) -> None:
         """Serve timers due at `now`; harmless when none is."""
-        timers = self._timers
-        if now < timers.due:
-            return
-        ops = self._control.ops
-        ops.on_deadline(now)
-        for qp in list(self._qps.values()):
-            parts = qp.parts
-            if parts is None or qp.state is QpState.ERROR:
-                continue
-            requestor = parts.requestor
-            due = requestor.next_deadline()
-            if due is not None and due <= now:
-                requestor.on_deadline(now)
-                self._wake(parts.destination)
-            parts.prober.on_deadline(now)
-            parts.reverse.on_deadline(now, parts.destination.cc.base_rtt_ns, requestor.last_sent)
-        timers.due = NEVER
-        waiting = [ops.next_deadline()]
-        for qp in self._qps.values():
-            parts = qp.parts
-            if parts is not None and qp.state is not QpState.ERROR:
-                waiting += (
-                    parts.requestor.next_deadline(),
-                    parts.prober.next_deadline(),
-                    parts.reverse.next_deadline(),
-                )
-        timers.due = min((due for due in waiting if due is not None), default=NEVER)
+        if now >= self._timers.due:
+            self._timers.serve(now)
 
     def events(self) -> list[Event]:
         """Events since the last call."""
         events = self._events
-        self._events = []
+        if events:
+            self._events = []
         return events
 
     # --- memory and queue pairs ----------------------------------------------------------------
@@ -221,60 +223,83 @@ class Endpoint:
 
         Raises ConfigError.
         """
-        config = config if config is not None else QpConfig()
-        if not c.MPR_MIN <= config.mpr <= c.MPR_MAX:
-            raise ConfigError(f"mpr {config.mpr}: must be {c.MPR_MIN}..{c.MPR_MAX}")
         qpn = self._next_qpn
-        ports = [p.port for p in self.config.ports]
-        ipv4 = len(self.config.ports[0].ip) == 4
-        chosen = choose_evs(config.ev, ports, self._rng, self._packing, ipv4)
-        floor = config.ev.min_active
+        self._next_qpn += 1
+        return self._make_qp(qpn, config if config is not None else QpConfig())
+
+    def _make_qp(self, qpn: int, config: QpConfig) -> PeerInfo:
+        values = self.profiles.evs_for(config)
+        self.profiles.cc_of(config)
         evs = EvSet(
-            chosen,
+            values.chosen,
             self._rng,
             qpn=qpn,
-            min_active=int(config.ev.active * c.EV_MIN_ACTIVE_SHARE) if floor is None else floor,
+            min_active=values.min_active,
             table=self._ev_faults,
             report=self._events_append,
             report_skip=config.ev.report_skip,
+            events=values.events,
+            selector=config.ev.selector,
         )
         psn = config.first_psn
         psn = self._rng.getrandbits(24) if psn is None else psn & PSN_MASK
-        self._qps[qpn] = Qp(qpn, config, psn, evs)
-        self._next_qpn += 1
-        return PeerInfo(
-            qpn=qpn,
-            psn=psn,
-            ips=dict(self._ips),
-            pmtu=self.config.pmtu,
-            mpr=config.mpr,
-            write_imm_limit=config.write_imm_limit,
-            dynamic_mpr=config.dynamic_mpr,
-            trim_nack=config.trim_nack,
-        )
+        qp = Qp(qpn, config, psn, evs, values.kind, values.paths, self._timers)
+        self._qps[qpn] = qp
+        if config.ev.profile is not None:
+            self.profiles.ev[config.ev.profile].users.add(qpn)
+            for ev in values.denied & evs.by_ev.keys():
+                evs.feed(evs.by_ev[ev], EvInput.DENY, 0)
+        return own_info(self.config, config, qpn, psn, values.kind)
 
     def connect_qp(self, qpn: int, peer: PeerInfo, now: int) -> None:
-        """INIT -> RTR -> RTS. Raises EndpointError."""
+        """INIT -> RTR -> RTS. Raises EndpointError, also when the interop profiles do not fit."""
+        self.ready_to_receive(qpn, peer, now)
+        self.ready_to_send(qpn, now)
+
+    def ready_to_receive(self, qpn: int, peer: PeerInfo, now: int) -> None:
+        """INIT -> RTR: agree with the peer; data is taken from now on."""
         qp = self._qp(qpn)
         if next_state(qp.state, QpInput.RTR) is None:
             raise EndpointError(f"qp {qpn}: cannot connect in state {qp.state.name}")
-        if not set(peer.ips) & set(self._ips):
-            raise EndpointError(f"qp {qpn}: the peer has no port in our planes")
+        qp.agreement = negotiate(self.config, qp, peer)
+        qp.peer = peer
         qp.parts = self._parts(qp, peer)
+        self._control.add(qp, qp.parts.peer_ips)
         for wr_id in qp.receives:
             qp.parts.responder.post_recv(wr_id)
         qp.receives.clear()
-        self._remask(qp)
+        self._remask(qp, now)
         self._move(qp, QpInput.RTR, "connect", now)
-        self._move(qp, QpInput.RTS, "connect", now)
+
+    def ready_to_send(self, qpn: int, now: int) -> None:
+        """RTR -> RTS: writes may be posted."""
+        self._move(self._qp(qpn), QpInput.RTS, "connect", now)
+
+    def fail_qp(self, qpn: int, now: int) -> None:
+        """Any state -> ERROR: flush."""
+        self._fail(self._qp(qpn), Status.FLUSHED, "asked for", now)
+
+    def reset_qp(self, qpn: int, now: int) -> None:
+        """ERROR -> RESET: all that was known of the peer is forgotten."""
+        qp = self._qp(qpn)
+        self._move(qp, QpInput.RESET, "reset", now)
+        self._forget(qp)
+
+    def init_qp(self, qpn: int, now: int, config: QpConfig | None = None) -> PeerInfo:
+        """RESET -> INIT, with new attributes or the old ones; the first PSN is drawn or given."""
+        qp = self._qp(qpn)
+        if next_state(qp.state, QpInput.INIT) is None:
+            raise EndpointError(f"qp {qpn}: cannot initialise in state {qp.state.name}")
+        info = self._make_qp(qpn, config if config is not None else qp.config)
+        self._events.append(QpStateChange(now, qpn, QpState.RESET, QpState.INIT, "init"))
+        return info
 
     def destroy_qp(self, qpn: int, now: int) -> None:
         """Flush what is outstanding and forget the QP."""
         qp = self._qp(qpn)
         if qp.state is not QpState.ERROR:
             self._fail(qp, Status.FLUSHED, "destroyed", now)
-        if qp.parts is not None:
-            qp.parts.destination.requestors.remove(qp.parts.requestor)
+        self._forget(qp)
         del self._qps[qpn]
 
     def post_write(
@@ -294,7 +319,7 @@ class Endpoint:
         if qp.state is not QpState.RTS or qp.parts is None:
             raise EndpointError(f"qp {qpn}: cannot write in state {qp.state.name}")
         view = memoryview(source).cast("B")
-        if not 0 < len(view) <= c.MESSAGE_BYTES_MAX:
+        if not c.MESSAGE_BYTES_MIN <= len(view) <= c.MESSAGE_BYTES_MAX:
             raise EndpointError(f"qp {qpn}: a write of {len(view)} bytes (1 .. 2^32-1 allowed)")
         if not (remote_va >= 0 and remote_va + len(view) <= 1 << 64 and 0 <= rkey < 1 << 32):
             raise EndpointError(f"qp {qpn}: address {remote_va:#x}, key {rkey:#x}: out of range")
@@ -325,36 +350,108 @@ class Endpoint:
         self._nic.set_up(port, up, now)
         self._events.append(PortStatus(now, 0, port, up))
         for qp in self._qps.values():
-            self._remask(qp)
+            self._remask(qp, now)
         self._wake_all()
         self._control.tell_peers(now)
 
+    def set_ev_state(self, qpn: int, ev: int, state: EvState, now: int) -> bool:
+        """An EV of one QP to GOOD, ASSUMED_BAD or DENIED; whether it changed."""
+        return set_state(self._qp(qpn).evs, self._entry(qpn, ev), state, now)
+
     def set_ev_denied(self, qpn: int, ev: int, denied: bool, now: int) -> None:
         """Controller: any state -> DENIED, or DENIED -> GOOD."""
-        qp = self._qp(qpn)
-        entry = qp.evs.by_ev.get(ev)
-        if entry is None:
-            raise EndpointError(f"qp {qpn}: no EV {ev:#010x}")
-        qp.evs.feed(entry, EvInput.DENY if denied else EvInput.ALLOW, now)
+        what = EvInput.DENY if denied else EvInput.ALLOW
+        self._qp(qpn).evs.feed(self._entry(qpn, ev), what, now)
+
+    def replace_ev(self, qpn: int, old: int, new: int, now: int) -> None:
+        """Another EV in the place of one of a QP."""
+        evs = self._qp(qpn).evs
+        entry = self._entry(qpn, old)
+        if not 0 <= new <= 0xFFFFFFFF or new in evs.by_ev:
+            raise EndpointError(f"qp {qpn}: EV {new:#x}: in use, or not a 32-bit value")
+        if self._packing is EvPacking.LABEL20 and new > 0xFFFFF:
+            raise EndpointError(f"qp {qpn}: EV {new:#x}: packing label20 carries 20 bits")
+        evs.replace(entry, new, now)
+
+    def path_failure(self, port: int, ev: int, now: int) -> int:
+        """The driver could not send on an EV of a port that is up (section 3.4: local path
+        failure): ASSUMED_BAD on every QP that has it; on how many."""
+        hit = 0
+        for qp in self._qps.values():
+            entry = qp.evs.by_ev.get(ev)
+            if entry is not None and entry.port == port:
+                hit += qp.evs.feed(entry, EvInput.PATH_FAILURE, now)
+        return hit
 
     def probe_ev(self, qpn: int, ev: int, now: int, timeout_ns: int | None = None) -> None:
-        """Send an EV probe; an EvProbeResult event follows."""
+        """Send an EV probe; an EvProbeResult event follows, and the EV's state with it."""
         qp = self._qp(qpn)
-        entry = qp.evs.by_ev.get(ev)
-        if entry is None:
-            raise EndpointError(f"qp {qpn}: no EV {ev:#010x}")
+        entry = self._entry(qpn, ev)
         if qp.parts is None:
             raise EndpointError(f"qp {qpn}: not connected")
+        prober = qp.parts.prober
 
         def answer(rtt_ns: int | None, at: int) -> None:
             self._events.append(EvProbeResult(at, qpn, ev, entry.plane, entry.port, rtt_ns))
+            prober.on_ev_probe(entry, rtt_ns is not None, at)
 
-        timeout = timeout_ns if timeout_ns is not None else qp.parts.prober.timeout_ns
-        self._control.probe(qp.parts.link, entry.port, ev, answer, now, timeout)
+        self._control.probe(
+            qp.parts.link, entry.port, ev, answer, now, self._probe_timeout(timeout_ns)
+        )
+
+    def probe_path(
+        self, port: int, dst: bytes, ev: int, now: int, *, path: SrPath | None = None,
+        token: int = 0, timeout_ns: int | None = None,
+    ) -> None:  # fmt: skip
+        """An EV probe to any address, or along outer addresses back to our own (a loop through the
+        fabric); a PathProbeResult event with `token` follows."""
+        if port not in self._nic.ports:
+            raise EndpointError(f"port {port}: no such port")
+        if len(dst) != len(self._ips[port]):
+            raise EndpointError(f"port {port}: the destination has another IP version")
+
+        def answer(rtt_ns: int | None, at: int) -> None:
+            self._events.append(PathProbeResult(at, 0, token, port, dst, ev, rtt_ns))
+
+        self._control.probe_path(port, dst, ev, path, answer, now, self._probe_timeout(timeout_ns))
+
+    def set_receive_window(self, qpn: int, mpr: int) -> None:
+        """The MPR that SACKs advertise from now on, up to the one exchanged (dynamic MPR only)."""
+        qp = self._qp(qpn)
+        if qp.parts is None or not qp.parts.responder.dynamic:
+            raise EndpointError(f"qp {qpn}: its MPR is not dynamic (both ends must enable that)")
+        if not 1 <= mpr <= qp.config.mpr:
+            raise EndpointError(f"qp {qpn}: mpr {mpr}: must be 1..{qp.config.mpr}")
+        qp.parts.responder.mpr = mpr
+
+    def set_receiver_penalty(self, penalty: int) -> None:
+        """Ask all senders for at least this rcv_cwnd_pen; 0 restores their windows."""
+        if not 0 <= penalty <= c.PENALTY_MAX:
+            raise EndpointError(f"penalty {penalty}: must be 0..{c.PENALTY_MAX}")
+        self._buffer.force(penalty)
+
+    def set_cc_profile(self, name: str, config: CcConfig) -> list[int]:
+        """Create or change a CC profile. QPs that are on it get a new congestion control at once,
+        with the bytes that are in flight; the QPs."""
+        changed = self.profiles.set_cc(name, config)
+        for qp in changed:
+            assert qp.parts is not None
+            destination = qp.parts.destination
+            if destination.config == config:
+                continue  # done for another QP to the same peer
+            assert qp.peer is not None
+            cc = make_cc(config, path_figures(self.config, config, qp.peer))
+            destination.use(cc, config)
+            self._wake_destination(destination)
+        return [qp.qpn for qp in changed]
 
     def ev_table(self, qpn: int) -> list[EvInfo]:
         """Every EV of a QP with its state."""
         return ev_table(self._qp(qpn))
+
+    def query_qp(self, qpn: int) -> Qp:
+        """A QP with its attributes; not to be changed."""
+        return self._qp(qpn)
 
     def stats(self) -> EndpointStats:
         """Counters; built on every call."""
@@ -385,6 +482,22 @@ class Endpoint:
             raise EndpointError(f"qp {qpn}: no such QP")
         return qp
 
+    def _entry(self, qpn: int, ev: int) -> EvEntry:
+        entry = self._qp(qpn).evs.by_ev.get(ev)
+        if entry is None:
+            raise EndpointError(f"qp {qpn}: no EV {ev:#010x}")
+        return entry
+
+    def _probe_timeout(self, timeout_ns: int | None) -> int:
+        return c.EV_PROBE_TIMEOUT_NS * self.config.time_scale if timeout_ns is None else timeout_ns
+
+    def _serve_ops(self, now: int) -> None:
+        ops = self._control.ops
+        ops.on_deadline(now)
+        due = ops.next_deadline()
+        if due is not None:
+            self._ops_timer.at(due)
+
     def _receive_control(self, qp: Qp, parts: Parts, packet: Packet, now: int) -> None:
         requestor, opcode = parts.requestor, packet.opcode
         if opcode == _SACK:
@@ -397,86 +510,77 @@ class Endpoint:
             requestor.on_ack(packet, now)
         else:
             return self._drop("opcode")
-        destination = parts.destination
-        if not destination.seeded and qp.state is QpState.RTS:
-            destination.seeded = True
+        if not parts.destination.seeded and qp.state is QpState.RTS:
+            parts.destination.seeded = True
             self._seed_base_rtt(parts, now)
-        return self._wake(destination)
+        return parts.wake()
 
-    def _wake(self, destination: Destination) -> None:
-        woken = False
-        for requestor in destination.requestors:
-            if self._scheduler.wake(requestor):
-                woken = True
+    def _wake(self, requestor: Requestor) -> None:
+        """Something changed for this one, and perhaps for its destination's window."""
+        woken = self._scheduler.wake(requestor)
+        if requestor.destination.parked:
+            woken = self._scheduler.release(requestor.destination) or woken
         if woken:
             self._nic.wake()
 
+    def _wake_destination(self, destination: Destination) -> None:
+        for requestor in destination.requestors:
+            self._scheduler.wake(requestor)
+        self._scheduler.release(destination)
+        self._nic.wake()
+
     def _wake_all(self) -> None:
         for destination in self._destinations.values():
-            self._wake(destination)
+            self._wake_destination(destination)
 
     def _seed_base_rtt(self, parts: Parts, now: int) -> None:
         """One probe in the control class to a new destination (section 5.3)."""
         port, ev = parts.reverse.next()
-        cc = parts.destination.cc
+        destination = parts.destination
 
         def answer(rtt_ns: int | None, _: int) -> None:
             if rtt_ns is not None:
-                cc.seed_base_rtt(rtt_ns)
+                destination.cc.seed_base_rtt(rtt_ns)
 
         self._control.probe(parts.link, port, ev, answer, now, parts.prober.timeout_ns)
 
     def _parts(self, qp: Qp, peer: PeerInfo) -> Parts:
         """Build what a QP consists of; the congestion control is the destination's."""
-        config = self.config
-        shared = [p for p in config.ports if p.port in peer.ips]
-        flows = {
-            p.port: FlowTemplate(
-                p.mac,
-                p.gateway_mac,
-                p.ip,
-                peer.ips[p.port],
-                config.udp_port,
-                packing=config.ev_packing,
-                hop_limit=config.hop_limit,
-            )
-            for p in shared
-        }
+        config, agreement = self.config, qp.agreement
+        assert agreement is not None
         link = Link(
             config,
             qp.config,
             qp.qpn,
             peer,
-            flows,
+            agreement,
+            flows_to(config, qp, peer, agreement),
             self._nic,
-            self._timers,
+            qp.timer,
             self._rng,
             self._events_append,
             lambda status, why, now: self._fail(qp, status, why, now),
         )
-        key = (
-            tuple(sorted(peer.ips.items())),
-            qp.config.cc.name,
-            qp.config.cc.base_rtt_ns,
-            tuple(sorted(qp.config.cc.params.items())),
-        )
+        cc = self.profiles.cc_of(qp.config)
+        key = destination_key(peer, qp.config.cc_profile, cc)
         destination = self._destinations.get(key)
         if destination is None:
-            figures = PathFigures(
-                mtu=nominal_size(min(config.pmtu, peer.pmtu)),
-                rate_bps=sum(p.rate_bps for p in shared),
-                base_rtt_ns=qp.config.cc.base_rtt_ns,
-                time_scale=config.time_scale,
-                trimming=peer.trim_nack,
-            )
-            destination = Destination(make_cc(qp.config.cc, figures))
+            destination = Destination(make_cc(cc, path_figures(config, cc, peer)), cc)
             self._destinations[key] = destination
-        prober = Prober(link, qp.evs, destination.cc)
-        reverse = ReverseEvs(qp.evs, self._rng, self._control.prober(link, prober), self._timers)
+        prober = Prober(link, qp.evs, destination)
+        reverse = ReverseEvs(qp.evs, self._rng, self._control.prober(link, prober), qp.timer)
         requestor = Requestor(link, qp.first_psn, qp.evs, destination, prober, reverse)
         destination.requestors.append(requestor)
-        responder = Responder(link, reverse, self._memory, self._placement)
-        return Parts(link, destination, requestor, responder, prober, reverse)
+        responder = Responder(link, reverse, self._memory, self._placement, self._buffer)
+        return Parts(
+            link,
+            destination,
+            requestor,
+            responder,
+            prober,
+            reverse,
+            lambda: self._wake(requestor),
+        )
 
     def _move(self, qp: Qp, what: QpInput, why: str, now: int) -> None:
         new = next_state(qp.state, what)
@@ -494,20 +598,34 @@ class Endpoint:
             self._scheduler.remove(qp.parts.requestor)
             local = status is Status.LOCAL_ERROR
             qp.parts.requestor.flush(Status.FLUSHED if local else status, now)
+            qp.parts.responder.flush(now)
 
-    def _remask(self, qp: Qp) -> None:
+    def _forget(self, qp: Qp) -> None:
+        """Take a QP that is over out of everything that knows it."""
+        qp.timer.cancel()
+        if qp.parts is not None:
+            qp.parts.destination.requestors.remove(qp.parts.requestor)
+            self._control.remove(qp, qp.parts.peer_ips)
+        qp.parts = None
+        if qp.config.ev.profile in self.profiles.ev:
+            self.profiles.ev[qp.config.ev.profile].users.discard(qp.qpn)
+
+    def _remask(self, qp: Qp, now: int) -> None:
         """Apply what is known of our ports and the peer's to the planes of a QP."""
         parts = qp.parts
         if parts is None:
             return
         mask = self._control.peer_mask(parts.peer_ips)
         for port, tx in self._nic.ports.items():
-            reachable = port in parts.link.flows and mask >> (port - 1) & 1
+            reachable = port in parts.link.flows.ports and mask >> (port - 1) & 1
+            was = qp.evs.planes[port].masked
             qp.evs.set_masked(port, not (tx.up and reachable))
+            if was and not qp.evs.planes[port].masked and qp.state is not QpState.ERROR:
+                parts.prober.unmasked(port, now)
         parts.reverse.refresh_ports()
 
     def _on_peer_mask(self, qp: Qp, mask: int, now: int) -> None:
         self._events.append(PortStatus(now, qp.qpn, 0, mask != 0, mask))
-        self._remask(qp)
+        self._remask(qp, now)
         if qp.parts is not None:
-            self._wake(qp.parts.destination)
+            qp.parts.wake()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from hosts.core.timers import Timers
+from hosts.core.timers import Timer
 
 Answer = Callable[["int | None", int], None]
 """(RTT in ns, or None when no answer came in time; now)"""
@@ -16,7 +16,7 @@ class EndpointOps:
 
     __slots__ = ("_heap", "_id", "_pending", "_timers")
 
-    def __init__(self, first_id: int, timers: Timers) -> None:
+    def __init__(self, first_id: int, timers: Timer) -> None:
         self._timers = timers
         self._id = first_id & 0xFFFF
         self._pending: dict[int, tuple[int, Answer]] = {}

@@ -50,6 +50,7 @@ class EvStateChange(Event):
     old: EvState
     new: EvState
     reason: str  # input of the state table: "loss", "rto", "nack_trimmed", "probe_ok", ...
+    drops: int = 0  # losses that ever spoke against this EV
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,22 @@ class PortStatus(Event):
 
 @dataclass(frozen=True, slots=True)
 class EvProbeResult(Event):
-    """An EV probe asked for by `Endpoint.probe_ev` is over. rtt_ns None: no answer in time."""
+    """An EV probe asked for by `Endpoint.probe_ev` is over. rtt_ns None: no answer in time.
+    svc_time: the RTT is free of the time the peer took."""
 
     ev: int
     plane: int
     port: int
+    rtt_ns: int | None
+    svc_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PathProbeResult(Event):
+    """A probe asked for by `Endpoint.probe_path` is over (qpn 0). token: as given."""
+
+    token: int
+    port: int
+    dst: bytes
+    ev: int
     rtt_ns: int | None

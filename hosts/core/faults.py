@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from hosts.core.ev.state import TRANSITIONS, EvTable
 from hosts.core.events import EvState
-from hosts.core.memory import DirectPlacement, MemoryRegion, Placement
+from hosts.core.memory import (
+    DirectPlacement,
+    MemoryRegion,
+    Placement,
+    PlacementError,
+    TrackingError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +46,32 @@ class LatePlacement:
             self._direct.place(held_region, held_va, memoryview(held))
 
 
+class FailingPlacement:
+    """The host fails on the payload after `good` that went well."""
+
+    def __init__(self, error: type[Exception], good: int = 0) -> None:
+        self._error = error
+        self._good = good
+        self._direct = DirectPlacement()
+
+    def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None:
+        if self._good == 0:
+            raise self._error("internal failure, asked for by a fault")
+        self._good -= 1
+        self._direct.place(region, va, payload)
+
+
 def never_demote() -> EvTable:
     """A state table in which nothing leads to ASSUMED_BAD."""
     return EvTable({k: v for k, v in TRANSITIONS.items() if v != EvState.ASSUMED_BAD})
 
 
-FAULTS = ("never_demote", "ack_before_placing")
+PLACEMENTS: dict[str, Callable[[], Placement]] = {
+    "ack_before_placing": LatePlacement,
+    "fail_placing": lambda: FailingPlacement(PlacementError, 100),
+    "fail_tracking": lambda: FailingPlacement(TrackingError, 100),
+}
+FAULTS = ("never_demote", *PLACEMENTS)
 
 
 def named(names: Iterable[str]) -> Faults | None:
@@ -61,5 +87,5 @@ def named(names: Iterable[str]) -> Faults | None:
         return None
     return Faults(
         ev_table=never_demote() if "never_demote" in wanted else None,
-        placement=LatePlacement if "ack_before_placing" in wanted else None,
+        placement=next((PLACEMENTS[n] for n in PLACEMENTS if n in wanted), None),
     )

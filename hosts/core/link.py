@@ -4,34 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from hosts.core.config import EndpointConfig, PeerInfo, QpConfig
 from hosts.core.events import Event, Status
+from hosts.core.interop import Agreement
 from hosts.core.nic import Nic
-from hosts.core.timers import Timers
+from hosts.core.timers import Timer
+from hosts.wire.encap import Encap, flow_template
 from hosts.wire.frame import FlowTemplate
 
 if TYPE_CHECKING:
     from random import Random
+
+_T = TypeVar("_T")
+
+
+class Flows(dict[int, FlowTemplate]):
+    """Frame templates by port, each made when its first frame is built. `ports`: where there can be
+    one."""
+
+    __slots__ = ("_make", "ports")
+
+    def __init__(self, ports: frozenset[int], make: Callable[[int], FlowTemplate]) -> None:
+        super().__init__()
+        self.ports = ports
+        self._make = make
+
+    def __missing__(self, port: int) -> FlowTemplate:
+        flow = self._make(port)
+        self[port] = flow
+        return flow
+
+    @overload
+    def get(self, port: int, default: None = None, /) -> FlowTemplate | None: ...
+    @overload
+    def get(self, port: int, default: FlowTemplate | _T, /) -> FlowTemplate | _T: ...
+    def get(self, port: int, default: object = None, /) -> object:
+        return self[port] if port in self.ports else default
+
+
+def make_flows(
+    config: EndpointConfig,
+    peer_ips: Mapping[int, bytes],
+    dport: int,
+    encaps: Mapping[int, Encap],
+) -> Flows:
+    """Templates from our ports to a peer's. `encaps`: SRv6 by port, before what the endpoint has
+    for the address."""
+    local = {p.port: p for p in config.ports if p.port in peer_ips}
+
+    def make(port: int) -> FlowTemplate:
+        mine, ip = local[port], peer_ips[port]
+        encap = encaps.get(port)
+        if encap is None and config.encap is not None:
+            encap = config.encap.get(ip)
+        return flow_template(
+            mine.mac,
+            mine.gateway_mac,
+            mine.ip,
+            ip,
+            dport,
+            packing=config.ev_packing,
+            hop_limit=config.hop_limit,
+            p_key=config.interop.p_key,
+            encap=encap,
+        )
+
+    return Flows(frozenset(local), make)
 
 
 @dataclass(slots=True)
 class Link:
     """One QP's surroundings.
 
-    flows   frame templates to the peer, by our port
-    report  takes an event
-    fail    (status, reason, now): the QP goes to ERROR
+    agreement  how we talk to the peer
+    flows      frame templates to the peer, by our port
+    timer      when to be called
+    report     takes an event
+    fail       (status, reason, now): the QP goes to ERROR
     """
 
     config: EndpointConfig
     qp: QpConfig
     qpn: int
     peer: PeerInfo
-    flows: Mapping[int, FlowTemplate]
+    agreement: Agreement
+    flows: Flows
     nic: Nic
-    timers: Timers
+    timers: Timer
     rng: Random
     report: Callable[[Event], None]
     fail: Callable[[Status, str, int], None]

@@ -75,7 +75,7 @@ def infer(
     usual: the highest recent RTT; base: first number of the bitmap of a SACK that is evidence (see
     the module).
     """
-    flag, mask, una = window.flag, window.mask, window.una
+    flag, mask, una = window.flag, window.mask, window.unack_psn
     sent_at, entries = window.sent_at, window.entry
     hits = bool(window.order_hits)
     if not hits:

@@ -26,8 +26,17 @@ class MemoryRegion:
         self.remote_write = remote_write
 
 
+class PlacementError(Exception):
+    """The payload could not be placed: AETH 0x63, remote operation error (section 4.9)."""
+
+
+class TrackingError(Exception):
+    """The responder lost track of what it received: NACK UNEXP_EVENT (section 4.9)."""
+
+
 class Placement(Protocol):
-    """How an accepted payload gets into memory. The caller checked the bounds."""
+    """How an accepted payload gets into memory. The caller checked the bounds. May raise
+    PlacementError or TrackingError: the QP is over then."""
 
     def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None: ...
 

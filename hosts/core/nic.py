@@ -119,6 +119,12 @@ class Nic:
                 best = tx.free_at
         return None if best is None else best - self._ahead // 2
 
+    def departure(self, port: int, now: int) -> int:
+        """When a control frame put in line now will start to leave."""
+        tx = self.ports[port]
+        waiting = sum(map(len, tx.control)) * _NS_BITS // tx.rate_bps if tx.control else 0
+        return max(now, tx.free_at) + waiting
+
     def wake(self) -> None:
         """There is something new to send: ports that had nothing are asked again."""
         for tx in self._order:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from hosts.core import constants as c
 from hosts.core.ev.state import EvInput
 from hosts.core.events import EvState
-from hosts.wire.constants import Ecn, PathFeedback
+from hosts.wire.constants import PDCID_MASK, Ecn, PathFeedback
 from hosts.wire.headers import Peth
 
 if TYPE_CHECKING:
-    from hosts.core.cc.base import CongestionControl
     from hosts.core.ev.evset import EvEntry, EvSet
     from hosts.core.link import Link
+    from hosts.core.qpcc import Destination
 
 
 class Purpose(Enum):
@@ -43,7 +43,7 @@ class Prober:
     __slots__ = (
         "_actions",
         "_cap",
-        "_cc",
+        "_destination",
         "_first",
         "_id",
         "_link",
@@ -55,10 +55,10 @@ class Prober:
         "sent",
     )  # fmt: skip
 
-    def __init__(self, link: Link, evs: EvSet, cc: CongestionControl) -> None:
+    def __init__(self, link: Link, evs: EvSet, destination: Destination) -> None:
         ev, scale = link.qp.ev, link.config.time_scale
         self._link = link
-        self._cc = cc
+        self._destination = destination
         self.evs = evs
         evs.on_demoted = self._on_demoted
         rto = link.qp.rto.base_ns(scale)
@@ -107,6 +107,22 @@ class Prober:
         if usable:
             self._send(max(usable, key=_newest), Purpose.REFRESH, now)
 
+    def unmasked(self, port: int, now: int) -> None:
+        """The plane is back: what was given up there is tried at once."""
+        for entry in self.evs.planes[port].out:
+            if entry.state == EvState.ASSUMED_BAD:
+                entry.fails = 0
+                self._schedule(now, -1, entry)
+
+    def on_ev_probe(self, entry: EvEntry, answered: bool, now: int) -> None:
+        """An EV probe that someone asked for is over: it counts like one of ours (section 3.4)."""
+        if not answered:
+            self.evs.feed(entry, EvInput.PROBE_FAILED, now)
+        elif entry.state == EvState.ASSUMED_BAD:
+            entry.successes += 1
+            if entry.successes >= self._link.qp.ev.recovery_successes:
+                self.evs.feed(entry, EvInput.PROBE_OK, now)
+
     def on_answer(self, probe_id: int, m: int, now: int) -> int | None:
         """A SACK with pr=1 came; its RTT, or None when it answers no probe in wait."""
         pending = self._pending.pop(probe_id, None)
@@ -139,7 +155,7 @@ class Prober:
         while actions and actions[0][0] <= now:
             _, _, probe_id, entry = heapq.heappop(actions)
             if probe_id < 0:
-                if entry.state == EvState.ASSUMED_BAD:
+                if entry.state == EvState.ASSUMED_BAD and entry.role != "gone":
                     self._send(entry, Purpose.RECOVERY, now)
                 continue
             pending = self._pending.pop(probe_id, None)
@@ -151,7 +167,7 @@ class Prober:
     @property
     def timeout_ns(self) -> int:
         """Longer than a loaded round trip."""
-        cc = self._cc
+        cc = self._destination.cc
         return c.EV_PROBE_TIMEOUT_RTTS * max(cc.base_rtt_ns, int(cc.rtt_mean_ns))
 
     def _schedule(self, when: int, probe_id: int, entry: EvEntry) -> None:
@@ -173,8 +189,8 @@ class Prober:
         peth = Peth(
             probe_id,
             link.timestamp(now),
-            spdcid=link.qpn & 0xFFFF,
-            dpdcid=link.peer.qpn & 0xFFFF,
+            spdcid=link.qpn & PDCID_MASK,
+            dpdcid=link.peer.qpn & PDCID_MASK,
         )
         link.nic.control(
             entry.port,
@@ -184,6 +200,7 @@ class Prober:
                 entry.ev,
                 link.peer.qpn,
                 peth,
+                probe_id if link.config.interop.probe_id_in_psn else 0,
             ),
         )
 
@@ -198,8 +215,14 @@ class Prober:
             self.evs.feed(entry, EvInput.PROBE_OK_MARKED if marked else EvInput.PROBE_OK, now)
 
     def _failed(self, entry: EvEntry, purpose: Purpose, now: int) -> None:
+        if self.evs.planes[entry.port].masked:
+            if purpose is Purpose.TRIAL:
+                self._end_trial(entry)
+            return  # nothing could answer; `unmasked` tries again
         entry.fails += 1
-        if purpose is Purpose.RECOVERY:
+        if entry.role == "gone":
+            self._end_trial(entry)
+        elif purpose is Purpose.RECOVERY:
             entry.successes = 0
             wait = min(self._first << min(entry.fails, 32), self._cap)
             self._schedule(max(now, now + wait - self.timeout_ns), -1, entry)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hosts.core.config import QpConfig
+from hosts.core.config import PeerInfo, QpConfig
+from hosts.core.ev.format import EvKind
 from hosts.core.events import QpState
+from hosts.core.interop import Agreement
+from hosts.core.timers import Timer, Timers
+from hosts.wire.encap import SrPath
 
 if TYPE_CHECKING:
     from hosts.core.ev.evset import EvSet
@@ -49,7 +53,8 @@ def next_state(state: QpState, what: QpInput) -> QpState | None:
 class Parts:
     """What a QP consists of once it knows its peer."""
 
-    __slots__ = ("destination", "link", "peer_ips", "prober", "requestor", "responder", "reverse")
+    __slots__ = ("destination", "link", "peer_ips", "prober", "requestor", "responder", "reverse",
+                 "trims", "wake")  # fmt: skip
 
     def __init__(
         self,
@@ -59,8 +64,11 @@ class Parts:
         responder: Responder,
         prober: Prober,
         reverse: ReverseEvs,
+        wake: Callable[[], None],
     ) -> None:
         self.link = link
+        self.trims = link.agreement.trims
+        self.wake = wake  # something may be sent now
         self.destination = destination
         self.requestor = requestor
         self.responder = responder
@@ -70,15 +78,49 @@ class Parts:
 
 
 class Qp:
-    """One QP. `parts` is None before connect."""
+    """One QP. `parts` is None before it knows its peer. kind, paths: of its EVs (`paths`: outer
+    addresses by EV, when its profile has them). agreement: with the peer. owes_ack: it is in the
+    endpoint's list of those that owe a transport ACK."""
 
-    __slots__ = ("config", "evs", "first_psn", "parts", "qpn", "receives", "state")
+    __slots__ = ("agreement", "config", "evs", "first_psn", "kind", "owes_ack", "parts", "paths",
+                 "peer", "qpn", "receives", "state", "timer")  # fmt: skip
 
-    def __init__(self, qpn: int, config: QpConfig, first_psn: int, evs: EvSet) -> None:
+    def __init__(
+        self,
+        qpn: int,
+        config: QpConfig,
+        first_psn: int,
+        evs: EvSet,
+        kind: EvKind,
+        paths: Mapping[int, SrPath],
+        timers: Timers,
+    ) -> None:
         self.qpn = qpn
         self.config = config
         self.first_psn = first_psn
         self.evs = evs
+        self.kind = kind
+        self.paths = paths
         self.state = QpState.INIT
+        self.timer = Timer(timers, self.on_deadline)
+        self.agreement: Agreement | None = None
+        self.peer: PeerInfo | None = None
         self.parts: Parts | None = None
+        self.owes_ack = False
         self.receives: list[int] = []  # receive work requests posted before connect
+
+    def on_deadline(self, now: int) -> None:
+        """Serve what is due and say when to come back."""
+        parts = self.parts
+        if parts is None or self.state is QpState.ERROR:
+            return
+        requestor, prober, reverse = parts.requestor, parts.prober, parts.reverse
+        due = requestor.next_deadline()
+        if due is not None and due <= now:
+            requestor.on_deadline(now)
+            parts.wake()
+        prober.on_deadline(now)
+        reverse.on_deadline(now, parts.destination.cc.base_rtt_ns, requestor.last_sent)
+        for due in (requestor.next_deadline(), prober.next_deadline(), reverse.next_deadline()):
+            if due is not None:
+                self.timer.at(due)

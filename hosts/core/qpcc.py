@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosts.core.cc.base import CongestionControl
+    from hosts.core.config import CcConfig
     from hosts.core.nic import TxPort
     from hosts.core.requestor import Requestor
 
@@ -36,38 +37,66 @@ STATES: dict[tuple[bool, bool, bool], QpccState] = {
 }
 
 
+BOUND_OFTEN = 4
+"""QPs up to which the bytes in flight are checked after every SACK."""
+
+
 class Destination:
-    """What is shared by the QPs towards one peer."""
+    """What is shared by the QPs towards one peer.
 
-    __slots__ = ("cc", "requestors", "seeded")
+    parked  requestors with data and a closed window (Active), in the order they met it
+    busy    requestors with packets out
+    """
 
-    def __init__(self, cc: CongestionControl) -> None:
+    __slots__ = ("_turn", "busy", "cc", "config", "parked", "requestors", "seeded")
+
+    def __init__(self, cc: CongestionControl, config: CcConfig) -> None:
         self.cc = cc
+        self.config = config
         self.requestors: list[Requestor] = []
+        self.parked: deque[Requestor] = deque()
+        self.busy = 0
         self.seeded = False  # base RTT: an unloaded probe was sent
+        self._turn = 0
+
+    def use(self, cc: CongestionControl, config: CcConfig) -> None:
+        """Another congestion control from now on; what is in flight stays in flight."""
+        cc.inflight = self.cc.inflight
+        self.cc = cc
+        self.config = config
+        for requestor in self.requestors:
+            requestor.cc = cc
 
     def bound_inflight(self) -> None:
         """After a SACK that brought rcvd_bytes up to date: whatever reports were lost before, the
-        count of bytes in flight is right again."""
+        count of bytes in flight is right again. With many QPs once per round of them."""
         requestors = self.requestors
-        if len(requestors) == 1:
+        count = len(requestors)
+        if count == 1:
             self.cc.bound_inflight(requestors[0].window.out_bytes())
-        else:
-            self.cc.bound_inflight(sum(r.window.out_bytes() for r in requestors))
+            return
+        if count > BOUND_OFTEN:
+            self._turn += 1
+            if self._turn < count:
+                return
+            self._turn = 0
+        self.cc.bound_inflight(sum(r.window.out_bytes() for r in requestors))
 
     def settle(self) -> bool:
         """When nothing is outstanding nothing is in flight, even if the SACKs that would have
         said so were lost or never due. False when something is outstanding."""
-        if any(r.window.una != r.window.next for r in self.requestors):
+        if self.busy:
             return False
-        for requestor in self.requestors:
-            requestor.settle()
-        self.cc.inflight = 0
+        if self.cc.inflight:
+            for requestor in self.requestors:
+                requestor.settle()
+            self.cc.inflight = 0
         return True
 
 
 class Scheduler:
-    """Ready requestors, served round-robin."""
+    """Ready requestors, served round-robin. Those that meet a closed window wait, parked, at their
+    destination: a thousand of them cost nothing until it opens."""
 
     __slots__ = ("_ready", "any_ready")
 
@@ -80,13 +109,37 @@ class Scheduler:
         if requestor.listed:
             return True
         if requestor.ready():
-            requestor.listed = True
-            self._ready.append(requestor)
-            self.any_ready = True
+            self._list(requestor)
             return True
+        if not requestor.parked and requestor.has_work():
+            self._park(requestor)
         return False
 
+    def release(self, destination: Destination) -> bool:
+        """The window may have opened: as many as it has packets for become Ready."""
+        parked = destination.parked
+        if not parked:
+            return False
+        cc = destination.cc
+        room = int((cc.cwnd - cc.inflight) // cc.mtu)
+        if room < 1:
+            if not destination.settle():
+                return False
+            room = 1
+        released = False
+        while parked and room:
+            requestor = parked.popleft()
+            if not requestor.parked:
+                continue
+            requestor.parked = False
+            if requestor.has_work():
+                self._list(requestor)
+                released = True
+                room -= 1
+        return released
+
     def remove(self, requestor: Requestor) -> None:
+        requestor.parked = False
         if requestor.listed:
             requestor.listed = False
             self._ready.remove(requestor)
@@ -105,8 +158,20 @@ class Scheduler:
                 return frame
             if requestor.ready():
                 ready.rotate(-1)  # not on this port
-            else:
-                requestor.listed = False
-                ready.popleft()
-                self.any_ready = bool(ready)
+                continue
+            requestor.listed = False
+            ready.popleft()
+            self.any_ready = bool(ready)
+            if not requestor.parked and requestor.has_work():
+                self._park(requestor)
         return None
+
+    def _park(self, requestor: Requestor) -> None:
+        requestor.parked = True
+        requestor.destination.parked.append(requestor)
+
+    def _list(self, requestor: Requestor) -> None:
+        requestor.listed = True
+        requestor.parked = False
+        self._ready.append(requestor)
+        self.any_ready = True

@@ -16,7 +16,7 @@ from hosts.core.sendwindow import LOST, OUT
 from hosts.wire.constants import MPR_UNIT, PSN_MASK, NackReason, PathFeedback, Syndrome
 
 if TYPE_CHECKING:
-    from hosts.core.ev.evset import EvSet
+    from hosts.core.ev.evset import EvEntry, EvSet
     from hosts.core.link import Link
     from hosts.core.probes import Prober
     from hosts.core.qpcc import Destination
@@ -38,6 +38,7 @@ class Requestor(Sender):
     __slots__ = (
         "_ack_due",
         "_delayed",
+        "_dynamic",
         "_heard_at",
         "acked_bytes",
         "bad_sacks",
@@ -60,6 +61,7 @@ class Requestor(Sender):
         reverse: ReverseEvs,
     ) -> None:
         super().__init__(link, first_psn, evs, destination)
+        self._dynamic = link.qp.dynamic_mpr and link.peer.dynamic_mpr
         self.prober = prober
         self.reverse = reverse
         self.highest_rtt = HighestRtt()
@@ -77,7 +79,7 @@ class Requestor(Sender):
         if seth is None or state is None:
             return
         window, cc = self.window, self.cc
-        una = window.una
+        una = window.unack_psn
         cack = unwrap(seth.cack_psn, una - 1)
         if cack >= window.next:
             self.bad_sacks += 1
@@ -92,8 +94,10 @@ class Requestor(Sender):
         if window.undone:
             cc.undo_loss(window.undone)
             window.undone = 0
-        if window.una != una:
+        if window.unack_psn != una:
             self.rto.progress()
+            if window.unack_psn == window.next:
+                self.destination.busy -= 1
         units = (state.rcvd_bytes - self.rcvd) & 0xFFFFFF
         fresh = units < 0x800000
         if fresh:
@@ -103,7 +107,7 @@ class Requestor(Sender):
                 fresh = max(cack, base + bits.bit_length() - 1) >= known
         else:
             n = 0
-        if seth.mpr and self.link.qp.dynamic_mpr and self.link.peer.dynamic_mpr:
+        if seth.mpr and fresh and self._dynamic:
             self.mpr = min(seth.mpr, self.link.peer.mpr) * MPR_UNIT
         if seth.pr:
             rtt = self.prober.on_answer(seth.probe_id, seth.m, now)
@@ -133,7 +137,12 @@ class Requestor(Sender):
                 self.evs.feed(entry, EvInput.SACK_ALWAYS_SKIP, now)
         self.reverse.confirm(entry.port, entry.ev)
         i = seq & window.mask
-        if window.holds(seq) and window.entry[i] is entry and window.copies[i] == packet.rtx + 1:
+        if (
+            window.holds(seq)
+            and window.entry[i] is entry
+            and window.copies[i] == packet.rtx + 1
+            and not self.link.peer.svc_time
+        ):
             rtt = now - window.sent_at[i]
         else:
             rtt = ((now // self._tick - state.tx_timestamp) & 0xFFFF) * self._tick
@@ -163,7 +172,7 @@ class Requestor(Sender):
             cc.on_loss(window.size_of(seq), now)
             self._give_up(seq)
             heapq.heappush(self.lost, seq)
-            self.evs.feed(entry, EvInput.LOSS, now)
+            self._blame(entry, EvInput.LOSS, now)
 
     def _give_up(self, seq: int) -> None:
         """The copy in the network does not count any more. What it made of its EV is settled by
@@ -173,6 +182,11 @@ class Requestor(Sender):
         window.flag[seq & window.mask] = LOST
         window.lost_count += 1
 
+    def _blame(self, entry: EvEntry, what: EvInput, now: int) -> None:
+        """A loss speaks against the EV, unless its whole plane is down: that explains it."""
+        if not self.evs.planes[entry.port].masked:
+            self.evs.feed(entry, what, now)
+
     # --- NACK ----------------------------------------------------------------------------------
 
     def on_nack(self, packet: Packet, now: int) -> None:
@@ -181,8 +195,8 @@ class Requestor(Sender):
         if neth is None:
             return
         window = self.window
-        seq = unwrap(neth.nack_psn, window.una)
-        if not window.una <= seq < window.next:
+        seq = unwrap(neth.nack_psn, window.unack_psn)
+        if not window.unack_psn <= seq < window.next:
             return
         i = seq & window.mask
         reason = neth.nack_reason
@@ -228,22 +242,25 @@ class Requestor(Sender):
         if aeth is None:
             return
         window = self.window
-        if aeth.syndrome != Syndrome.ACK:
-            status = _NAK_STATUS.get(aeth.syndrome)
-            if status is not None:
-                self.link.fail(status, f"NAK {aeth.syndrome:#x}", now)
-            return
-        seq = unwrap(packet.psn, window.una - 1)
+        seq = unwrap(packet.psn, window.unack_psn - 1)
         if seq >= window.next:
             self.bad_sacks += 1
             return
-        if seq >= window.una:  # the SACK was lost: an ACK says as much
-            window.acknowledge(seq, window.una, 0)
+        if aeth.syndrome != Syndrome.ACK:
+            status = _NAK_STATUS.get(aeth.syndrome)
+            if status is not None:  # what completed before the cause did complete
+                while self.messages and self.messages[0].last_seq <= seq:
+                    self._complete(self.messages.popleft(), Status.SUCCESS, now)
+                self.link.fail(status, f"NAK {aeth.syndrome:#x}", now)
+            return
+        if seq >= window.unack_psn:  # the SACK was lost: an ACK says as much
+            window.acknowledge(seq, window.unack_psn, 0)
             if window.undone:
                 self.cc.undo_loss(window.undone)
                 window.undone = 0
             self.rto.progress()
-            if window.una == window.next:
+            if window.unack_psn == window.next:
+                self.destination.busy -= 1
                 self.destination.settle()
         messages = self.messages
         if messages and messages[0].last_seq <= seq:
@@ -265,7 +282,7 @@ class Requestor(Sender):
         """Start or stop waiting for a transport ACK that alone is missing."""
         window = self.window
         messages = self.messages
-        if messages and window.una > messages[0].last_seq and window.una == window.next:
+        if messages and window.unack_psn > messages[0].last_seq and window.unack_psn == window.next:
             if self._ack_due is None:
                 self._ack_due = now + self.rto.interval
                 self.link.timers.at(self._ack_due)
@@ -281,7 +298,7 @@ class Requestor(Sender):
             due = delayed[0][0]
         if self._ack_due is not None and (due is None or self._ack_due < due):
             due = self._ack_due
-        if self.window.una != self.window.next:
+        if self.window.unack_psn != self.window.next:
             stalled = self._stall_due()
             if due is None or stalled < due:
                 return stalled
@@ -297,7 +314,7 @@ class Requestor(Sender):
         delayed = self._delayed
         while delayed and delayed[0][0] <= now:
             _, seq = heapq.heappop(delayed)
-            if seq >= window.una and not window.acked >> (seq - window.una) & 1:
+            if seq >= window.unack_psn and not window.acked >> (seq - window.unack_psn) & 1:
                 self._give_up(seq)
                 heapq.heappush(self.lost, seq)
         if self._ack_due is not None and now >= self._ack_due:
@@ -313,7 +330,7 @@ class Requestor(Sender):
             if not self._time_out(seq_or_none, now):
                 return
             probe = c.PROBE_WITH_RTO
-        if window.una != window.next and now >= self._stall_due():
+        if window.unack_psn != window.next and now >= self._stall_due():
             self.stalls = min(self.stalls + 1, STALLS_MAX)
             self._heard_at = now
             probe = True
@@ -341,7 +358,7 @@ class Requestor(Sender):
         self.cc.on_loss(window.size_of(seq), now)
         self._give_up(seq)
         heapq.heappush(self.lost, seq)
-        self.evs.feed(entry, EvInput.RTO, now)
+        self._blame(entry, EvInput.RTO, now)
         if not alive:
             self.link.fail(Status.RETRY_EXCEEDED, "retry counter exceeded", now)
         return alive

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
 from hosts.core.events import EvState
-from hosts.core.timers import Timers
+from hosts.core.timers import Timer
 
 if TYPE_CHECKING:
     from random import Random
@@ -32,7 +32,7 @@ class ReverseEvs:
 
     __slots__ = ("_current", "_due", "_evs", "_inbound", "_ports", "_probe", "_rng", "_timers")
 
-    def __init__(self, evs: EvSet, rng: Random, probe: Probe, timers: Timers) -> None:
+    def __init__(self, evs: EvSet, rng: Random, probe: Probe, timers: Timer) -> None:
         self._evs = evs
         self._rng = rng
         self._probe = probe

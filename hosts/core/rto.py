@@ -29,7 +29,7 @@ class RtoTimers:
         self._linear = config.linear
         self._exp = config.exp
         self._window = window
-        self._pointer = window.una
+        self._pointer = window.unack_psn
         self._heap: list[tuple[int, int, int]] = []
         self._last_retry = -1
         self.retries = 0
@@ -70,7 +70,7 @@ class RtoTimers:
         """The oldest packet the pointer speaks for."""
         window = self._window
         flag, mask, end = window.flag, window.mask, window.next
-        p = max(self._pointer, window.una)
+        p = max(self._pointer, window.unack_psn)
         while p < end and flag[p & mask] & (OUT | TIMED) != OUT:
             p += 1
         self._pointer = p
@@ -79,7 +79,9 @@ class RtoTimers:
     def _valid(self, seq: int, sent_at: int) -> bool:
         window = self._window
         i = seq & window.mask
-        return seq >= window.una and window.sent_at[i] == sent_at and bool(window.flag[i] & OUT)
+        return (
+            seq >= window.unack_psn and window.sent_at[i] == sent_at and bool(window.flag[i] & OUT)
+        )
 
     def next_due(self) -> int | None:
         heap = self._heap

@@ -29,6 +29,7 @@ class Sender:
 
     messages  posted and not completed, in order
     lost      heap of numbers to send again, some obsolete (`window.flag` says)
+    parked    waits at the destination for the window to open
     mpr       PSNs that may be outstanding, the peer's limit
     """
 
@@ -36,8 +37,10 @@ class Sender:
         "_dqp",
         "_dscp",
         "_dscp_retx",
+        "_edge",
         "_first_bytes",
         "_flows",
+        "_gate",
         "_imms",
         "_pmtu",
         "_post_seq",
@@ -56,6 +59,7 @@ class Sender:
         "messages",
         "mpr",
         "mtu",
+        "parked",
         "rcvd",
         "resend_last",
         "retransmitted",
@@ -77,7 +81,9 @@ class Sender:
         self._tick = config.tick_ns
         self._dqp = peer.qpn
         self._flows = link.flows
-        self._threshold = config.sack_threshold
+        self._threshold = link.agreement.peer_threshold
+        self._edge = int(not link.agreement.send_inclusive)  # #7
+        self._gate = self.mtu if c.SEND_GATE_NEEDS_MTU else 1  # #30
         self.mpr = peer.mpr * MPR_UNIT
         self.window = SendWindow(first_psn, self.mpr, self.mtu)
         self.rto = RtoTimers(link.qp.rto, config.time_scale, self.window)
@@ -96,6 +102,7 @@ class Sender:
         self.resend_last = False  # the last packet once more, for its transport ACK
         self.stalls = 0  # probes sent since the last progress
         self.listed = False
+        self.parked = False
         self.last_sent = -1  # when data was last sent
         self.sent_packets = self.sent_bytes = self.retransmitted = 0
 
@@ -125,7 +132,9 @@ class Sender:
         self.lost.clear()
         self.resend_last = False
         window = self.window
-        window.una = window.next
+        if window.unack_psn != window.next:
+            self.destination.busy -= 1
+        window.unack_psn = window.next
         window.acked = 0
         window.lost_count = 0
 
@@ -145,7 +154,7 @@ class Sender:
         if not unsent:
             return False
         window = self.window
-        if window.next - window.una + c.SEND_WINDOW_EXCLUSIVE >= self.mpr:
+        if window.next - window.unack_psn + self._edge >= self.mpr:
             return False
         message = unsent[0]
         return (
@@ -157,7 +166,9 @@ class Sender:
     def window_open(self) -> bool:
         """Also true when the window only seems closed (see `Destination.settle`)."""
         cc = self.cc
-        return cc.inflight + self.mtu <= cc.cwnd or (cc.inflight > 0 and self.destination.settle())
+        return cc.inflight + self._gate <= cc.cwnd or (
+            cc.inflight > 0 and self.destination.settle()
+        )
 
     def settle(self) -> None:
         """Everything sent has arrived: rcvd_bytes of the peer is known without a SACK."""
@@ -169,13 +180,13 @@ class Sender:
     @property
     def qpcc_state(self) -> QpccState:
         """Section 5.5."""
-        return STATES[self.has_work(), self.window_open(), self.window.next > self.window.una]
+        return STATES[self.has_work(), self.window_open(), self.window.next > self.window.unack_psn]
 
     def next_frame(self, port: int, now: int) -> bytes | None:
         """The next data frame that leaves on `port` at `now`; None: nothing for this port."""
         cc = self.cc
         mtu = self.mtu
-        if cc.inflight + mtu > cc.cwnd and not self.window_open():
+        if cc.inflight + self._gate > cc.cwnd and not self.window_open():
             return self._again(port, now) if self.resend_last else None
         window = self.window
         if window.lost_count:
@@ -188,7 +199,9 @@ class Sender:
             return None
         message = self._unsent[0]
         seq = window.next
-        una = window.una
+        una = window.unack_psn
+        if seq - una > window.mask >> 1:
+            window.grow()
         i = seq & window.mask
         window.flag[i] = OUT
         window.copies[i] = 1
@@ -200,6 +213,7 @@ class Sender:
         entry.last_seq = seq
         window.next = seq + 1
         if seq == una:
+            self.destination.busy += 1
             self.link.timers.at(now + self.stall_wait())
         if seq == message.last_seq:
             self._unsent.popleft()
@@ -207,7 +221,7 @@ class Sender:
             more = self._may_send_new()
         else:
             size = mtu
-            more = seq + 1 - una + c.SEND_WINDOW_EXCLUSIVE < self.mpr
+            more = seq + 1 - una + self._edge < self.mpr
         if seq == message.first_seq:
             opcode = message.opcode(seq)
             if message.imm is not None:
@@ -259,7 +273,7 @@ class Sender:
         if not self.evs.planes[port].usable:
             return None
         window, lost = self.window, self.lost
-        flag, mask, una = window.flag, window.mask, window.una
+        flag, mask, una = window.flag, window.mask, window.unack_psn
         while lost and (lost[0] < una or not flag[lost[0] & mask] & LOST):
             heapq.heappop(lost)
         seq = lost[0]

@@ -1,7 +1,8 @@
 """What a requestor has in the network: rings indexed by sequence number, and what was SACKed.
 
-All arrays have one slot per sequence number modulo a power of two that is larger than any window,
-so a slot is only reused long after its packet was acknowledged.
+All arrays have one slot per sequence number modulo a power of two that is at least twice what is
+outstanding, so a slot is only reused long after its packet was acknowledged. They start small and
+double when they must: most QPs never use the window that their peer allows.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ SUSPECT = 8  # missing for longer than a round trip takes; its EV is suspect
 ORDER = 16  # a later packet on the same EV and DSCP was SACKed
 TIMED = 32  # its timer is in the heap (`rto`), not implied by its place in the window
 
+RING_MIN = 256
+
 
 class SendWindow:
-    """Sequence numbers [una, next): una is the oldest not acknowledged cumulatively.
+    """Sequence numbers [unack_psn, next): the first is the oldest not acknowledged cumulatively
+    (table 7-4; numbers that do not wrap).
 
-    acked      bit i: una + i is acknowledged (bit 0 is always clear)
+    acked      bit i: unack_psn + i is acknowledged (bit 0 is always clear)
     highest    highest sequence number known received
     order_hits numbers that got ORDER and are still out
     undone     bytes of packets that counted as lost and proved received, since last taken
     """
 
     __slots__ = (
+        "_most",
         "acked",
         "copies",
         "entry",
@@ -44,15 +49,16 @@ class SendWindow:
         "order_hits",
         "prev",
         "sent_at",
-        "una",
+        "unack_psn",
         "undone",
     )
 
     def __init__(self, first: int, window: int, full_size: int) -> None:
         """window: most sequence numbers ever outstanding; full_size: nominal size of a packet."""
-        size = 1 << (2 * window - 1).bit_length()
+        self._most = 1 << (2 * window - 1).bit_length()
+        size = min(RING_MIN, self._most)
         self.mask = size - 1
-        self.una = first
+        self.unack_psn = first
         self.next = first
         self.highest = first - 1
         self.acked = 0
@@ -67,17 +73,39 @@ class SendWindow:
         self.message: list[SendMessage] = [None] * size  # type: ignore[list-item]
         self.order_hits: list[int] = []
 
+    def grow(self) -> None:
+        """Double the rings; called when half of them is outstanding."""
+        old, size = self.mask + 1, min(2 * (self.mask + 1), self._most)
+        if size == old:
+            return
+        mask = size - 1
+        flag, copies = bytearray(size), bytearray(size)
+        sent_at, prev = [0] * size, [-1] * size
+        entry: list[EvEntry] = [None] * size  # type: ignore[list-item]
+        message: list[SendMessage] = [None] * size  # type: ignore[list-item]
+        for seq in range(max(self.next - old, 0), self.next):
+            i, j = seq & self.mask, seq & mask
+            flag[j], copies[j] = self.flag[i], self.copies[i]
+            sent_at[j], prev[j] = self.sent_at[i], self.prev[i]
+            entry[j], message[j] = self.entry[i], self.message[i]
+        self.flag, self.copies, self.sent_at, self.prev = flag, copies, sent_at, prev
+        self.entry, self.message, self.mask = entry, message, mask
+
     def size_of(self, seq: int) -> int:
         """Nominal size of a packet that was sent."""
         message = self.message[seq & self.mask]
         return message.last_size if seq == message.last_seq else self.full_size
+
+    @property
+    def max_psn_sent(self) -> int:
+        return self.next - 1
 
     def holds(self, seq: int) -> bool:
         """Whether the rings still speak of this number."""
         return self.next - self.mask <= seq < self.next
 
     def unacked(self) -> int:
-        return self.next - self.una - self.acked.bit_count()
+        return self.next - self.unack_psn - self.acked.bit_count()
 
     def out_bytes(self) -> int:
         """Upper bound of the bytes in the network."""
@@ -85,7 +113,7 @@ class SendWindow:
 
     def acknowledge(self, cack: int, base: int, bits: int) -> int:
         """Take a SACK (cack < next); how many numbers it acknowledged for the first time."""
-        flag, mask, una = self.flag, self.mask, self.una
+        flag, mask, una = self.flag, self.mask, self.unack_psn
         fresh = 0
         if cack >= una:
             for seq in range(una, cack + 1):
@@ -101,7 +129,7 @@ class SendWindow:
                 acked >>= run
                 una += run
             self.acked = acked
-            self.una = una
+            self.unack_psn = una
             self.highest = max(self.highest, una - 1)
         if bits:
             shift = base - una
@@ -122,7 +150,7 @@ class SendWindow:
                     acked = self.acked
                     run = (~acked & (acked + 1)).bit_length() - 1
                     self.acked = acked >> run
-                    self.una = una + run
+                    self.unack_psn = una + run
         return fresh
 
     def _ack(self, seq: int, f: int) -> None:
@@ -137,7 +165,7 @@ class SendWindow:
         if sent_at > entry.proven and f & OUT:
             entry.proven = sent_at
         p = self.prev[i]
-        if p >= self.una and not f & RETX:
+        if p >= self.unack_psn and not f & RETX:
             i = p & self.mask
             f = self.flag[i]
             if f & OUT and not f & (RETX | ORDER):

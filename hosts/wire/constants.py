@@ -44,7 +44,11 @@ EETH_BYTES = 36
 ICRC_BYTES = 4
 NOMINAL_OVERHEAD = 40  # nominal_pktsize = UDP length + 40 (section 5.1)
 
+PDCID_MASK = 0xFFFF  # section 9 #19: low QPN bits in spdcid and dpdcid; ignored on receipt
+PORT_MASK_FIRST_PORT = 1  # #28: bit 0 of a port mask is port 1
+
 TICK_NS = 128  # TSETH.tsr = 0
+TSR_SENT = 0  # #25: 1 is local to who sends it, and echoed as it came
 TIMESTAMP_BITS = 16
 TSETH_FTYPE = 1
 NETH_CC_TYPE = 2  # section 9 #20

@@ -160,6 +160,12 @@ class Packet:
     def src_mac(self) -> bytes:
         return bytes(self.frame[6:12])
 
+    @property
+    def length_rewritten(self) -> bool:
+        """Whether the UDP length says what was captured: a switch that trimmed may repair it."""
+        end = self.udp_offset + self.udp_length
+        return end == len(self.frame) or end <= len(self.frame) <= 60
+
     def icrc_ok(self) -> bool:
         """Whether the lengths hold and the iCRC is right. Costs a pass over the packet."""
         if not self.length_ok:

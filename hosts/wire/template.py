@@ -253,9 +253,9 @@ class FlowTemplate:
         """Transport ACK or NAK (section 4.4)."""
         return self.control(Opcode.ACK, dscp, 0, ev, dqp, psn, aeth.pack())
 
-    def probe(self, dscp: int, ecn: int, ev: int, dqp: int, peth: Peth) -> bytes:
-        """Reliability probe request (section 4.7); BTH.psn is 0."""
-        return self.control(Opcode.PROBE, dscp, ecn, ev, dqp, 0, peth.pack())
+    def probe(self, dscp: int, ecn: int, ev: int, dqp: int, peth: Peth, psn: int = 0) -> bytes:
+        """Reliability probe request (section 4.7); BTH.psn is 0, or what some repeat there."""
+        return self.control(Opcode.PROBE, dscp, ecn, ev, dqp, psn, peth.pack())
 
     def endpoint_request(self, dscp: int, ecn: int, ev: int, request_id: int, erth: Erth) -> bytes:
         """Endpoint request (section 6), matched by its 16-bit id."""

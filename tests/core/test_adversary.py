@@ -215,8 +215,8 @@ class Adversary(RuleBasedStateMachine):
             requestor, responder = qp.parts.requestor, qp.parts.responder
             w = requestor.window
             assert not w.acked & 1
-            assert w.next - w.una < 8 * 128
-            states = [w.flag[s & w.mask] for s in range(w.una, w.next)]
+            assert w.next - w.unack_psn < 8 * 128
+            states = [w.flag[s & w.mask] for s in range(w.unack_psn, w.next)]
             assert w.lost_count == sum(bool(f & LOST) for f in states)
             assert not any(f & LOST and f & OUT for f in states)
             for offset, f in enumerate(states):

@@ -40,7 +40,7 @@ class Sender:
             w.sent_at[i] = seq * 1_000
             w.entry[i] = entry
             w.message[i] = self.message
-            w.prev[i] = entry.last_seq if entry.last_seq >= w.una else -1
+            w.prev[i] = entry.last_seq if entry.last_seq >= w.unack_psn else -1
             entry.last_seq = seq
             w.next = seq + 1
 
@@ -77,7 +77,7 @@ def test_window_equals_a_set_whatever_order_sacks_come_in(seed):
         w = s.window
         assert not w.acked & 1
         assert (
-            set(range(w.una)) | {w.una + i for i in range(w.acked.bit_length()) if w.acked >> i & 1}
+            set(range(w.unack_psn)) | {w.unack_psn + i for i in range(w.acked.bit_length()) if w.acked >> i & 1}
             == known
         )
         assert w.unacked() == 200 - len(known)
@@ -89,7 +89,7 @@ def test_bits_beyond_what_was_sent_are_ignored():
     s = Sender()
     s.send(4)
     s.sack(1, 2, {2, 3, 4, 5})
-    assert s.window.una == 4
+    assert s.window.unack_psn == 4
     assert s.window.next == 4
 
 

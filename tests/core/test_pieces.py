@@ -59,10 +59,10 @@ def test_sack_of_the_explainer_example():
         if seq not in (5, 8):
             bitmap.add(seq)
     base, bits = bitmap.sack_window()
-    assert bitmap.cack == 4
-    assert base - bitmap.cack == 1
+    assert bitmap.cack_psn == 4
+    assert base - bitmap.cack_psn == 1
     assert bits == 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 6
-    assert bitmap.ooo_count == 5
+    assert bitmap.rx_ooo_count == 5
 
 
 @given(st.lists(st.integers(0, 300), max_size=200), st.integers(0, 1 << 24))
@@ -75,14 +75,14 @@ def test_bitmap_equals_a_set(offsets, first):
         assert bitmap.has(seq) == (seq in received or seq <= cack)
         if bitmap.has(seq):
             continue
-        before = bitmap.cack
+        before = bitmap.cack_psn
         received.add(seq)
         moved = bitmap.add(seq)
         while cack + 1 in received:
             cack += 1
-        assert (bitmap.cack, bitmap.cack - before) == (cack, moved)
+        assert (bitmap.cack_psn, bitmap.cack_psn - before) == (cack, moved)
         assert bitmap.bits & 1 == 0
-        assert bitmap.max_rcv == max(received)
+        assert bitmap.max_rcv_psn == max(received)
         base, bits = bitmap.sack_window()
         assert base >= cack + 1
         assert bits == sum(1 << i for i in range(64) if base + i in received)

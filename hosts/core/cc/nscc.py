@@ -29,6 +29,7 @@ class NsccProfile:
     quick_adapt: bool = True
     qa_gate: int = 3
     qa_threshold_ns: int | None = None  # 4 x T untrimmed, infinite with trimming
+    qa_drop_bdps: float | None = None  # instead: (drop threshold in plane BDPs - 1) x base RTT
     adjust_mtus: float = 8.0
     adjust_period_ns: int | None = None  # one base RTT
     near_zero_ns: int = 1_000  # x time_scale
@@ -105,6 +106,8 @@ class Nscc(CongestionControl):
         self._period = profile.adjust_period_ns or base
         if profile.qa_threshold_ns is not None:
             self._qa_threshold: float = profile.qa_threshold_ns
+        elif profile.qa_drop_bdps is not None:
+            self._qa_threshold = max(0.0, profile.qa_drop_bdps - 1) * base
         else:
             self._qa_threshold = float("inf") if figures.trimming else 4.0 * self.target_ns
         self.max_wnd = max(profile.max_wnd_bdps * bdp, float(mtu))
@@ -139,10 +142,13 @@ class Nscc(CongestionControl):
         self._average(d if marked or d <= target else self.profile.unmarked_feed * self.base_rtt_ns)
         if self._quick_adapt(False, marked, d, now):  # 4
             return
+        if penalty:  # increases are suspended
+            if marked and d >= target:
+                self._leave_fast()
+                self._decrease(now)
+            return
         if not marked:  # 5
-            if penalty:
-                pass
-            elif d >= target:
+            if d >= target:
                 self._leave_fast()
                 self._inc += self._fi * n
             elif not self._fast_increase(n, d):

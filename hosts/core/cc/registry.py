@@ -18,16 +18,24 @@ REGISTRY: dict[str, tuple[type[Any], Callable[[PathFigures, Any], CongestionCont
 }
 
 
-def make_cc(config: CcConfig, figures: PathFigures) -> CongestionControl:
-    """The congestion control that `config` names. Raises ConfigError."""
+def check_cc(config: CcConfig) -> None:
+    """Raises ConfigError when the name or a parameter is unknown."""
     if config.name not in REGISTRY:
         raise ConfigError(f"cc.name {config.name!r}: unknown; known: {', '.join(REGISTRY)}")
-    profile, factory = REGISTRY[config.name]
+    profile, _ = REGISTRY[config.name]
     known = {f.name for f in fields(profile)}
-    for name in config.params:
+    for name, value in config.params.items():
         if name not in known:
             raise ConfigError(
                 f"cc.params {name!r}: {config.name} has no such parameter; "
                 f"known: {', '.join(sorted(known))}"
             )
+        if isinstance(value, str) or (isinstance(value, (int, float)) and value < 0):
+            raise ConfigError(f"cc.params {name}: {value!r} is not a number from 0 on")
+
+
+def make_cc(config: CcConfig, figures: PathFigures) -> CongestionControl:
+    """The congestion control that `config` names. Raises ConfigError."""
+    check_cc(config)
+    profile, factory = REGISTRY[config.name]
     return factory(figures, profile(**config.params))

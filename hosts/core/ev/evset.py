@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hosts.core.ev.selector import SELECTORS
 from hosts.core.ev.state import EvInput, EvTable
 from hosts.core.events import EvState, EvStateChange
 
@@ -29,6 +30,7 @@ class EvEntry:
               over while others are GOOD, without any change of state
     last_seq  sequence number of the newest first copy sent on it
     proven    when the newest packet known to have arrived on it was sent
+    role      "active", "backup", "out" (ASSUMED_BAD, DENIED) or "gone" (replaced)
     """
 
     __slots__ = (
@@ -95,11 +97,6 @@ class PlaneSet:
             self.pos = 0
 
 
-def _proven(entry: EvEntry, since: int) -> bool:
-    """Delivered something sent after a time, and nothing speaks against it since."""
-    return entry.proven > since and entry.state == _GOOD and not entry.suspect
-
-
 Report = Callable[[EvStateChange], None]
 Listener = Callable[[EvEntry, int], None]
 
@@ -109,7 +106,24 @@ class EvSet:
 
     on_demoted(entry, now): an entry became ASSUMED_BAD, or an active one was denied: recovery
     probes and replacement are someone else's job (`probes`).
+    pick, pick_again: the path selector's `pick` and `again`.
     """
+
+    __slots__ = (
+        "_min_sent",
+        "_report",
+        "_reported",
+        "_selector",
+        "_table",
+        "by_ev",
+        "min_active",
+        "on_demoted",
+        "pick",
+        "pick_again",
+        "planes",
+        "qpn",
+        "rng",
+    )
 
     def __init__(
         self,
@@ -121,7 +135,11 @@ class EvSet:
         table: EvTable | None = None,
         report: Report | None = None,
         report_skip: bool = False,
+        events: frozenset[EvState] | None = None,
+        selector: str = "rotation",
     ) -> None:
+        """events: states whose entering is reported; None: all but GOOD <-> SKIP, which
+        `report_skip` adds."""
         self.qpn = qpn
         self.min_active = min_active
         self.planes: dict[int, PlaneSet] = {}
@@ -129,9 +147,14 @@ class EvSet:
         self.on_demoted: Listener = lambda entry, now: None
         self._table = table if table is not None else EvTable()
         self._report = report
-        self._report_skip = report_skip
-        self._rng = rng
+        if events is None:
+            events = frozenset((_GOOD, _BAD, _DENIED))
+        self._reported = events | {_SKIP} if report_skip else events
+        self.rng = rng
         self._min_sent = 0
+        self._selector = SELECTORS[selector](self)
+        self.pick = self._selector.pick
+        self.pick_again = self._selector.again
         for port, (active_values, backup_values) in chosen.items():
             active = [EvEntry(ev, port, "active") for ev in active_values]
             backup = [EvEntry(ev, port, "backup") for ev in backup_values]
@@ -156,78 +179,39 @@ class EvSet:
         """Whether another plane than this port's is usable."""
         return any(p.usable for p in self.planes.values() if p.port != port)
 
-    def pick(self, port: int, now: int, avoid: EvEntry | None = None) -> EvEntry | None:
-        """The EV of the next packet on this port (SKIP semantics of section 3.4), or None.
-
-        `avoid`: the EV that lost the copy being sent again; only used when nothing else is left.
-        """
-        plane = self.planes[port]
-        active = plane.active
-        count = len(active)
-        pos = plane.pos
-        restored: EvEntry | None = None
-        spare: EvEntry | None = None
-        for _ in range(count):
-            entry = active[pos]
-            pos += 1
-            if pos >= count:
-                pos = 0
-            if entry.state == _GOOD:
-                if not entry.suspect and entry is not avoid:
-                    plane.pos = pos
-                    plane.sent += 1
-                    return entry
-                if spare is None or spare is avoid:
-                    spare = entry
-            elif restored is None:
-                self._move(entry, EvInput.ROTATION, now)
-                restored = entry
-        if restored is not None and restored is not avoid:
-            spare = restored
-        if spare is not None:
-            plane.pos = pos
-            plane.sent += 1
-        return spare
-
-    def pick_again(self, port: int, now: int, avoid: EvEntry, lost_at: int) -> EvEntry | None:
-        """The EV of a retransmission: preferably one that delivered a packet sent after the lost
-        one (at `lost_at`), because what lost that one may have hit others that are not known bad
-        yet. None when only another plane has such a one. Does not count for `may_send`."""
-        plane = self.planes[port]
-        active = plane.active
-        count = len(active)
-        pos = plane.again % count if count else 0
-        for _ in range(count):
-            entry = active[pos]
-            pos += 1
-            if pos >= count:
-                pos = 0
-            if _proven(entry, lost_at) and entry is not avoid:
-                plane.again = pos
-                return entry
-        for other in self.planes.values():
-            if other is plane or other.masked:
-                continue
-            if any(_proven(e, lost_at) and e is not avoid for e in other.active):
-                return None
-        sent = plane.sent
-        entry_or_none = self.pick(port, now, avoid)
-        plane.sent = sent
-        return entry_or_none
-
     # --- states --------------------------------------------------------------------------------
 
     def feed(self, entry: EvEntry, what: EvInput, now: int) -> bool:
         """Run the table; whether the state changed. The floor ev_min_active holds here."""
-        if what in (EvInput.LOSS, EvInput.RTO):
+        if what is EvInput.LOSS or what is EvInput.RTO:
             entry.drops += 1
-        new = self._table.next(entry.state, what)
-        if new == entry.state:
+        if entry.role == "gone" or not self._selector.obeys(what):
             return False
-        if new == _BAD and entry.role == "active" and self.active_count() <= self.min_active:
+        new = self._table.next(entry.state, what)
+        if new is entry.state:
+            return False
+        if new is _BAD and entry.role == "active" and self.active_count() <= self.min_active:
             return False
         self._move(entry, what, now)
         return True
+
+    def replace(self, old: EvEntry, ev: int, now: int) -> EvEntry:
+        """Another EV in the place of one, GOOD from the start. The caller checked that it is
+        new."""
+        plane = self.planes[old.port]
+        if old.state in (_BAD, _DENIED):
+            plane.out.remove(old)
+            entry = EvEntry(ev, old.port, "out")
+            plane.out.append(entry)
+            self._return(entry)
+        else:
+            entry = EvEntry(ev, old.port, old.role)
+            row = plane.active if old.role == "active" else plane.backup
+            row[row.index(old)] = entry
+        old.role = "gone"
+        del self.by_ev[old.ev]
+        self.by_ev[ev] = entry
+        return entry
 
     def active_count(self) -> int:
         return sum(len(p.active) for p in self.planes.values())
@@ -272,10 +256,15 @@ class EvSet:
     def _move(self, entry: EvEntry, what: EvInput, now: int) -> None:
         old, new = entry.state, self._table.next(entry.state, what)
         entry.state = new
-        if self._report is not None and (
-            self._report_skip or _SKIP not in (old, new) or new in (_BAD, _DENIED) or old == _BAD
-        ):
-            self._report(EvStateChange(now, self.qpn, entry.plane, entry.ev, old, new, what.value))
+        reported = self._reported
+        # GOOD <-> SKIP is a matter of congestion, reported only on demand.
+        shown = new in reported and (old is not _SKIP or new is not _GOOD or _SKIP in reported)
+        if self._report is not None and (shown or (old is _BAD and _GOOD in reported)):
+            self._report(
+                EvStateChange(
+                    now, self.qpn, entry.plane, entry.ev, old, new, what.value, entry.drops
+                )
+            )
         if new in (_BAD, _DENIED):
             self._retire(entry)
             self.on_demoted(entry, now)
@@ -308,7 +297,7 @@ class EvSet:
         was = plane.usable
         entry.role = "active"
         entry.suspect = False
-        at = self._rng.randrange(len(plane.active) + 1)
+        at = self.rng.randrange(len(plane.active) + 1)
         plane.active.insert(at, entry)
         if at < plane.pos:
             plane.pos += 1
