@@ -1,12 +1,12 @@
 """Side channel of a running switch: what P4Runtime has no words for.
 
-Port settings (rate, queue limits, delays, loss, corruption, blackhole), statistics of
-the traffic manager and whole counter arrays, over a UNIX stream socket. One JSON object
-per line each way:
+Port settings (rate, queue limits, delays; loss, corruption, blackhole of what leaves and of
+what arrives), statistics of the traffic manager and whole counter arrays, over a UNIX stream
+socket. One JSON object per line each way:
 
     {"op": "ports"}                                 -> {"ok": true, "ports": {"1": {...}}}
     {"op": "set_port", "port": 1, "config": {...}}  -> {"ok": true, "config": {...}}
-    {"op": "stats", "reset_max": false}             -> {"ok": true, "now": ns, "ports": ...}
+    {"op": "stats", "reset": false}                 -> {"ok": true, "now": ns, "ports": ...}
     {"op": "counters", "names": ["I.trims"]}        -> {"ok": true, "counters": {...}}
     {"op": "version"}                               -> {"ok": true, "pid": ..., ...}
 
@@ -86,6 +86,9 @@ _CHECKS: dict[str, Callable[[object, str], object]] = {
     "corrupt": _probability,
     "blackhole": _boolean,
     "admin_up": _boolean,
+    "rx_loss": _probability,
+    "rx_corrupt": _probability,
+    "rx_blackhole": _boolean,
 }
 if set(_CHECKS) != {item.name for item in fields(PortConfig)}:  # pragma: no cover
     raise RuntimeError("softswitch.ctl does not know every field of PortConfig")
@@ -242,14 +245,15 @@ class CtlServer:
 
     def _op_stats(self, request: Mapping[str, object]) -> dict[str, Any]:
         engine = self._engine
-        reset = _boolean(request.get("reset_max", False), "reset_max")
+        reset = _boolean(request.get("reset", False), "reset")
+        reset_max = _boolean(request.get("reset_max", False), "reset_max") or reset
         ports = {}
         for port in engine.ports():
-            stats = engine.port_stats(port, reset_max=reset)
+            stats = engine.port_stats(port, reset_max=reset_max)
             values = {item.name: getattr(stats, item.name) for item in fields(stats)}
             values["drops"] = dict(stats.drops)
             ports[str(port)] = values
-        fidelity = asdict(engine.fidelity())
+        fidelity = asdict(engine.fidelity(reset=reset))
         totals = asdict(engine.totals())
         now = time.monotonic_ns()
         return {"now": now, "ports": ports, "totals": totals, "fidelity": fidelity}
@@ -353,9 +357,13 @@ class CtlClient:
         reply: dict[str, Any] = self.request("set_port", port=port, config=config)["config"]
         return reply
 
-    def stats(self, reset_max: bool = False) -> dict[str, Any]:
-        """{"now": ns, "ports": {port: PortStats fields}, "totals": ..., "fidelity": ...}."""
-        reply = self.request("stats", reset_max=reset_max)
+    def stats(self, reset_max: bool = False, reset: bool = False) -> dict[str, Any]:
+        """{"now": ns, "ports": {port: PortStats fields}, "totals": ..., "fidelity": ...}.
+
+        `reset_max`: the deepest queue depths start anew once read; `reset`: so does the whole
+        of fidelity, CPU and wall time included. Counters never do.
+        """
+        reply = self.request("stats", reset_max=reset_max, reset=reset)
         reply["ports"] = {int(port): value for port, value in reply["ports"].items()}
         return reply
 

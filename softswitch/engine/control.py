@@ -74,6 +74,8 @@ class Control:
         self.meters: dict[tuple[str, int], tuple[MeterRate, ...]] = {}
         self.vsets: dict[str, list[int]] = {}
         self.vset_widths: dict[str, list[int]] = {}
+        self.mutable: frozenset[str] = frozenset()
+        """Tables whose entries from the JSON may be changed."""
         self._handles = 0
         self.info = self._info()
 
@@ -159,7 +161,12 @@ class Control:
                 match, action, args, priority = tables.const_entry(t, e)
                 call = ActionCall(action.name, tuple(args))
                 self.table_add(
-                    t.name, match, call, top + 1 - priority if t.match == "ternary" else 0, 0, True
+                    t.name,
+                    match,
+                    call,
+                    top + 1 - priority if t.match == "ternary" else 0,
+                    0,
+                    t.name not in self.mutable,
                 )
 
     def table_reset_default(self, state: _TableState) -> None:
@@ -191,7 +198,7 @@ class Control:
     ) -> int:
         state = self.table(name)
         t = state.table
-        if t.entries and not const:
+        if t.entries and not const and name not in self.mutable:
             raise ImmutableEntry(f"table '{name}' has const entries only")
         if not -(1 << 31) <= priority < 1 << 31:
             raise InvalidValue(f"table '{name}': priority {priority} does not fit into 32 bits")

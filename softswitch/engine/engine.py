@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +109,12 @@ class Engine:
 
     # -- program
 
-    def load(self, program: Mapping[str, Any]) -> None:
+    def load(self, program: Mapping[str, Any], mutable: Collection[str] = ()) -> None:
         """Load or replace the pipeline: ports and their settings stay, tables are empty.
 
-        Packets inside the switch are dropped (cause `reload`). Multicast groups and clone
-        sessions are kept. Raises ProgramError, and then the old pipeline stays.
+        `mutable`: tables whose `entries` in the JSON are a beginning only (P4 `entries`
+        without `const`, which the JSON cannot say). Packets inside the switch are dropped
+        (cause `reload`). Multicast groups and clone sessions are kept. Raises ProgramError, and then the old pipeline stays.
         """
         gen, source = compile_program(program)
         path = native.build_pipeline(source, self._cache)
@@ -126,6 +127,7 @@ class Engine:
                 raise ProgramError(self._ffi.string(err).decode(errors="replace"))
             control = Control(gen.p, self._ffi, self._lib, self._sw)
             control.vset_widths = gen.parsers.vset_widths
+            control.mutable = frozenset(mutable)
             self._control = control
             self._decoder = Decoder(control, gen.actions.log_formats)
             control.install()
@@ -229,7 +231,8 @@ class Engine:
         limits = [*config.queue_limits[:MAX_QUEUES]]
         if not limits or any(not 0 <= x < 1 << 32 for x in limits):
             raise InvalidValue(f"port {port}: queue limits {config.queue_limits} are not packets")
-        for what, value in (("loss", config.loss), ("corrupt", config.corrupt)):
+        for what in ("loss", "corrupt", "rx_loss", "rx_corrupt"):
+            value = getattr(config, what)
             if not 0 <= value <= 1:
                 raise InvalidValue(f"port {port}: {what} {value} is not a probability")
         for what, ns in (("tx_delay_ns", config.tx_delay_ns), ("rx_delay_ns", config.rx_delay_ns)):
@@ -243,7 +246,9 @@ class Engine:
             c.limits[i] = limits[min(i, len(limits) - 1)]
         c.tx_delay_ns, c.rx_delay_ns = config.tx_delay_ns, config.rx_delay_ns
         c.loss, c.corrupt = config.loss, config.corrupt
-        c.blackhole, c.admin_up = config.blackhole, config.admin_up
+        c.rx_loss, c.rx_corrupt = config.rx_loss, config.rx_corrupt
+        c.blackhole, c.rx_blackhole = config.blackhole, config.rx_blackhole
+        c.admin_up = config.admin_up
         now = self._lib.mrc_clock() if self._running else 0
         rc = self._lib.mrc_port_set(self._sw, port, c, now)
         if rc < 0:
@@ -330,6 +335,7 @@ class Engine:
             int(s.depth_max),
             int(s.in_flight),
             bool(s.up),
+            int(s.rx_corrupted),
         )
 
     def totals(self) -> SwitchTotals:

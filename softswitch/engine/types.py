@@ -253,7 +253,9 @@ class PortConfig:
     are not listed take the last value. Higher priorities are served first and all share
     the one rate. Delays are fixed. `loss` and `corrupt` are probabilities per
     transmitted frame (a corrupted frame has one random bit flipped and is delivered).
-    `blackhole` swallows everything that leaves the port while the port stays up.
+    `blackhole` swallows everything that leaves the port while the port stays up. `rx_loss`,
+    `rx_corrupt` and `rx_blackhole` do the same to frames that arrive: for the direction of a
+    link whose other end, a host, has no such settings. Chance comes from the engine's seed.
     """
 
     rate_bps: int = 0
@@ -264,6 +266,9 @@ class PortConfig:
     corrupt: float = 0.0
     blackhole: bool = False
     admin_up: bool = True
+    rx_loss: float = 0.0
+    rx_corrupt: float = 0.0
+    rx_blackhole: bool = False
 
 
 DROP_CAUSES = (
@@ -281,6 +286,8 @@ DROP_CAUSES = (
     "priority",
     "loop",
     "reload",
+    "rx_loss",
+    "rx_blackhole",
 )
 """Names in `PortStats.drops`, in the order of the C side's DROP_*.
 
@@ -291,7 +298,8 @@ On the ingress port: pipeline (dropped by the program's ingress; also a multicas
 replicas), port_down (arrived while down), too_long, rx_socket (dropped by the kernel before
 the engine saw it: not part of rx_packets, nor of the totals), no_buffer (packet store
 exhausted), no_port (sent to a port that does not exist), priority (queue number out of
-range), loop (resubmitted or recirculated too often).
+range), loop (resubmitted or recirculated too often), rx_loss, rx_blackhole (impairments of
+what arrives: part of rx_packets).
 Either: reload (inside the switch when the program was replaced).
 """
 
@@ -323,6 +331,8 @@ class PortStats:
     in_flight: int
     """Frames in this port's delay lines (both directions) or on its serialiser."""
     up: bool
+    rx_corrupted: int = 0
+    """Arrived, and went on with a flipped bit (counted in rx_packets too)."""
 
 
 @dataclass(frozen=True, slots=True)

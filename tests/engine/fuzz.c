@@ -62,6 +62,7 @@ int main(int argc, char **argv) {
       c.tx_delay_ns = below(1000000);
       c.rx_delay_ns = below(1000000);
       c.loss = c.corrupt = below(2) * 0.1;
+      c.rx_loss = c.rx_corrupt = below(2) * 0.1;
       mrc_port_set(sw, below(3), &c, now);
     }
     if (below(3) == 0)

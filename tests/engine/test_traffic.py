@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from softswitch.ctl import CtlServer
 from softswitch.engine import Engine, NoSuchPort, PortChange, PortConfig, Replica
 from tests.engine.programs import by_priority, forwarder
 
@@ -150,6 +154,62 @@ def test_impairments_are_counted_and_seeded() -> None:
     assert run(8)[0] != frames
 
 
+def test_impairments_of_what_arrives() -> None:
+    """The mirror image of loss and corruption, counted at the port where frames come in."""
+
+    def run(seed: int) -> tuple[list[bytes], int, int]:
+        engine = switch(PortConfig(), seed=seed)
+        engine.set_port_config(1, PortConfig(rx_loss=0.25, rx_corrupt=0.25, rx_delay_ns=10))
+        for i in range(2000):
+            engine.receive(1, bytes(12) + i.to_bytes(4, "big"), i)
+        frames = [f for _, f in engine.frames_to_send(3000)]
+        s, t = engine.port_stats(1), engine.totals()
+        assert s.rx_packets == 2000 == len(frames) + s.drops["rx_loss"]
+        assert (t.received, t.sent, t.dropped) == (2000, len(frames), s.drops["rx_loss"])
+        assert engine.port_stats(2).drops["loss"] == engine.port_stats(2).corrupted == 0
+        return frames, s.drops["rx_loss"], s.rx_corrupted
+
+    frames, lost, corrupted = run(7)
+    assert 400 < lost < 600
+    assert 300 < corrupted < 450
+    assert len([f for f in frames if any(f[:12])]) > corrupted / 2
+    assert run(7) == (frames, lost, corrupted)
+    assert run(8)[0] != frames
+
+
+def test_blackhole_of_what_arrives() -> None:
+    engine = switch(PortConfig())
+    engine.set_port_config(1, PortConfig(rx_blackhole=True))
+    engine.receive(1, bytes(60), 0)
+    assert engine.frames_to_send(0) == []
+    assert engine.port_stats(1).drops["rx_blackhole"] == 1
+    assert engine.port_up(1)
+    engine.receive(2, bytes(60), 1)  # the other direction and the other ports are not touched
+    assert len(engine.frames_to_send(1)) == 1
+
+
+def test_side_channel_sets_them_and_forgets_the_start(tmp_path: Path) -> None:
+    engine = switch(PortConfig(rate_bps=RATE))
+    ctl = CtlServer(engine, tmp_path / "ctl")
+
+    def ask(**request: object) -> dict[str, Any]:
+        reply = ctl.answer(json.dumps(request).encode())
+        assert reply["ok"], reply
+        return reply
+
+    config = ask(op="set_port", port=1, config={"rx_loss": 0.5, "rx_blackhole": True})["config"]
+    assert (config["rx_loss"], config["rx_blackhole"]) == (0.5, True)
+    assert not ctl.answer(b'{"op": "set_port", "port": 1, "config": {"rx_loss": 2}}')["ok"]
+    ask(op="set_port", port=1, config={"rx_loss": 0.0, "rx_blackhole": False})
+    for _ in range(3):
+        engine.receive(1, bytes(1000), 0)
+    engine.on_deadline(170_000)
+    first = ask(op="stats", reset=True)
+    assert (first["fidelity"]["services"], first["ports"]["2"]["queue_depth_max"]) == (2, 2)
+    assert ask(op="stats")["fidelity"]["services"] == 0
+    assert ask(op="stats")["ports"]["1"]["rx_packets"] == 3
+
+
 def test_blackhole_swallows_while_the_port_stays_up() -> None:
     engine = switch(PortConfig(blackhole=True))
     engine.receive(1, bytes(60), 0)
@@ -228,6 +288,7 @@ def test_conservation(seed: int) -> None:
                     rate_bps=r.choice([0, RATE, 5_000_000]), queue_limits=(r.randint(1, 9),),
                     tx_delay_ns=r.choice([0, 50_000]), rx_delay_ns=r.choice([0, 50_000]),
                     loss=r.choice([0, 0.3]), corrupt=r.choice([0, 0.3]),
+                    rx_loss=r.choice([0, 0.3]), rx_blackhole=r.random() < 0.1,
                     blackhole=r.random() < 0.1, admin_up=r.random() < 0.9,
                 ),
             )  # fmt: skip

@@ -7,14 +7,15 @@ struct mrc_port_config {
   uint64_t rate_bps;        /* 0: unlimited */
   uint32_t limits[8];       /* packets per priority */
   int64_t tx_delay_ns, rx_delay_ns;
-  double loss, corrupt;     /* probabilities per frame */
-  uint8_t blackhole, admin_up;
+  double loss, corrupt;     /* probabilities per frame that leaves */
+  double rx_loss, rx_corrupt;  /* per frame that arrives */
+  uint8_t blackhole, rx_blackhole, admin_up;
 };
 
 struct mrc_port_stats {
   uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
   uint64_t drops[16];       /* by DROP_* */
-  uint64_t corrupted, enqueued, dequeued, recirculated;
+  uint64_t corrupted, rx_corrupted, enqueued, dequeued, recirculated;
   uint32_t depth[8];
   uint32_t depth_max, in_flight;
   uint8_t up;

@@ -40,7 +40,8 @@ struct driver {
   pthread_mutex_t io;
   atomic_int stop, io_waiters, changed;
   int wake, netlink;
-  i64 started;
+  i64 started;      /* what wall and CPU time of the fidelity figures count from */
+  u64 cpu_before;
   struct pkt *rx[BATCH];
   u32 n_rx;
 };
@@ -513,14 +514,16 @@ void mrc_get_fidelity(mrc_sw *sw, struct mrc_fidelity *out, int reset) {
   clockid_t clk;
   struct timespec ts;
   if (d && !pthread_getcpuclockid(d->thread, &clk) && !clock_gettime(clk, &ts)) {
-    sw->fid.cpu_ns = (u64)ts.tv_sec * 1000000000u + (u64)ts.tv_nsec;
-    sw->fid.wall_ns = (u64)(mrc_clock() - d->started);
+    u64 cpu = (u64)ts.tv_sec * 1000000000u + (u64)ts.tv_nsec;
+    i64 now = mrc_clock();
+    sw->fid.cpu_ns = cpu - d->cpu_before;
+    sw->fid.wall_ns = (u64)(now - d->started);
+    if (reset) {
+      d->cpu_before = cpu;
+      d->started = now;
+    }
   }
   *out = sw->fid;
-  if (reset) {
-    u64 loops = sw->fid.loops;
-    memset(&sw->fid, 0, sizeof sw->fid);
-    sw->fid.loops = loops;
-  }
+  if (reset) memset(&sw->fid, 0, sizeof sw->fid);
   sw_unlock(sw);
 }

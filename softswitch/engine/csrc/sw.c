@@ -346,7 +346,10 @@ int mrc_port_set(mrc_sw *sw, uint32_t num, const struct mrc_port_config *c, int6
   pt->rx_delay = c->rx_delay_ns;
   pt->loss = threshold(c->loss);
   pt->corrupt = threshold(c->corrupt);
+  pt->rx_loss = threshold(c->rx_loss);
+  pt->rx_corrupt = threshold(c->rx_corrupt);
   pt->blackhole = c->blackhole;
+  pt->rx_blackhole = c->rx_blackhole;
   if (pt->admin != c->admin_up) {
     int up = pt->up;
     pt->admin = c->admin_up;

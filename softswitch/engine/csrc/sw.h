@@ -22,7 +22,8 @@ enum { ERR_TABLE = -1, ERR_FULL = -2, ERR_DUP = -3, ERR_ENTRY = -4, ERR_ACTION =
 
 enum { DROP_QUEUE, DROP_DOWN, DROP_LOSS, DROP_BLACKHOLE, DROP_PIPELINE, DROP_RX_SOCKET,
        DROP_TX, DROP_LONG, DROP_BUFFER, DROP_EGRESS, DROP_NO_PORT, DROP_PRIORITY, DROP_LOOP,
-       DROP_RELOAD, N_DROPS };
+       DROP_RELOAD, DROP_RX_LOSS, DROP_RX_BLACKHOLE, N_DROPS };
+_Static_assert(N_DROPS <= 16, "mrc_port_stats.drops is too short");
 
 enum { EV_PACKET_IN = 1, EV_DIGEST = 2, EV_PORT = 3, EV_IDLE = 4, EV_LOG = 5 };
 
@@ -30,13 +31,13 @@ struct fifo { struct pkt *head, *tail; u32 n; };
 
 struct port {
   u32 num;
-  u8 cpu, up, admin, blackhole, due;
+  u8 cpu, up, admin, blackhole, rx_blackhole, due;
   u64 rate;
   u64 rem;                 /* leftover of the division that gives serialisation times */
   i64 busy_until;
   i64 next;                /* ns: earliest thing to do, NEVER when nothing */
   i64 tx_delay, rx_delay;
-  u64 loss, corrupt;       /* compared with 63 random bits */
+  u64 loss, corrupt, rx_loss, rx_corrupt;  /* compared with 63 random bits */
   struct fifo q[MAX_QUEUES];
   u32 limit[MAX_QUEUES];
   u32 depth_max;

@@ -60,6 +60,17 @@ static void leave(struct sw *sw, struct port *pt, struct pkt *p) {
   }
 }
 
+static int chance(struct sw *sw, u64 threshold) {
+  return unlikely(threshold != 0) && rng_next(sw->link_rng) >> 1 < threshold;
+}
+/* One random bit of the frame; 0 when it has none. */
+static u32 flip(struct sw *sw, struct pkt *p) {
+  if (!p->len) return 0;
+  u64 bit = rng_between(sw->link_rng, 0, (u64)p->len * 8 - 1);
+  p->buf[p->head + (bit >> 3)] ^= (u8)(1u << (bit & 7));
+  return 1;
+}
+
 /* a frame goes onto the wire at `start` */
 static void transmit(struct sw *sw, struct port *pt, struct pkt *p, i64 start) {
   i64 end = start;
@@ -77,15 +88,11 @@ static void transmit(struct sw *sw, struct port *pt, struct pkt *p, i64 start) {
     drop(sw, pt, p, DROP_BLACKHOLE);
     return;
   }
-  if (pt->loss && rng_next(sw->link_rng) >> 1 < pt->loss) {
+  if (chance(sw, pt->loss)) {
     drop(sw, pt, p, DROP_LOSS);
     return;
   }
-  if (pt->corrupt && p->len && rng_next(sw->link_rng) >> 1 < pt->corrupt) {
-    u64 bit = rng_between(sw->link_rng, 0, (u64)p->len * 8 - 1);
-    p->buf[p->head + (bit >> 3)] ^= (u8)(1u << (bit & 7));
-    pt->st.corrupted++;
-  }
+  if (chance(sw, pt->corrupt)) pt->st.corrupted += flip(sw, p);
   p->t_out = end + pt->tx_delay;
   if (p->t_out <= start && !pt->txd.head) {
     leave(sw, pt, p);
@@ -382,24 +389,28 @@ static void ingress(struct sw *sw, struct pkt *p) {
   settle(sw);
 }
 
-/* A frame that has come all the way, the port's rx delay included. */
-void rx_arrived(struct sw *sw, struct port *pt, struct pkt *p) {
+/* Counts a frame and does to it what the port does to what arrives; 0 when it is lost. */
+static int rx_enter(struct sw *sw, struct port *pt, struct pkt *p) {
+  int cause = -1;
   pt->st.rx_packets++;
   pt->st.rx_bytes += p->len;
   sw->tot.received++;
-  if (!pt->up || !pt->admin) drop(sw, pt, p, DROP_DOWN);
-  else ingress(sw, p);
+  if (!pt->up || !pt->admin) cause = DROP_DOWN;
+  else if (pt->rx_blackhole) cause = DROP_RX_BLACKHOLE;
+  else if (chance(sw, pt->rx_loss)) cause = DROP_RX_LOSS;
+  else if (chance(sw, pt->rx_corrupt)) pt->st.rx_corrupted += flip(sw, p);
+  if (cause >= 0) drop(sw, pt, p, cause);
+  return cause < 0;
+}
+
+/* A frame that has come all the way, the port's rx delay included. */
+void rx_arrived(struct sw *sw, struct port *pt, struct pkt *p) {
+  if (rx_enter(sw, pt, p)) ingress(sw, p);
 }
 
 /* A frame from the wire; p is filled. Caller has called advance(now). */
 void rx_frame(struct sw *sw, struct port *pt, struct pkt *p, i64 now) {
-  pt->st.rx_packets++;
-  pt->st.rx_bytes += p->len;
-  sw->tot.received++;
-  if (!pt->up || !pt->admin) {
-    drop(sw, pt, p, DROP_DOWN);
-    return;
-  }
+  if (!rx_enter(sw, pt, p)) return;
   if (pt->rx_delay > 0 || pt->rxd.head) {
     p->t_out = now + pt->rx_delay;
     if (pt->rxd.tail && pt->rxd.tail->t_out > p->t_out) p->t_out = pt->rxd.tail->t_out;
