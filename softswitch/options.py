@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 DEFAULT_GRPC_ADDR = "0.0.0.0:9559"
 IFNAME_MAX = 15
 PORT_MAX = 511
+ROLE_MAX = 64
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 
 
@@ -46,6 +47,10 @@ class SwitchOptions:
     log_file: Path | None = None
     log_level: str = "info"
     name: str | None = None
+    roles: tuple[str, ...] = ()
+    """P4Runtime roles beside the default one; all have full pipeline access."""
+    status_limit: int = 8192
+    """Bytes of error status that P4Runtime clients accept (grpc.max_metadata_size)."""
     action: str = "run"
     """run, help, version or json-version."""
     notices: tuple[str, ...] = ()
@@ -87,6 +92,12 @@ def _name(flag: str, text: str) -> str:
     return text
 
 
+def _role(flag: str, text: str) -> str:
+    if not text or not text.isprintable() or len(text) > ROLE_MAX:
+        raise UsageError(f"{flag}: '{text}' is not the name of a role")
+    return text
+
+
 @dataclass(frozen=True)
 class _Flag:
     field: str
@@ -115,6 +126,10 @@ _FLAGS: dict[str, _Flag] = {
     "--ctl": _Flag("ctl", _path, True, "UNIX socket of the side channel (softswitch.ctl)"),
     "--seed": _Flag("seed", _number(0, 2**64 - 1), True, "seed of random() and loss [0]"),
     "--p4info": _Flag("p4info", _path, True, "P4Info (text) that goes with the JSON"),
+    "--role": _Flag("roles", _role, True, "P4Runtime role with full access (repeats)"),
+    "--grpc-status-size": _Flag(
+        "status_limit", _number(1024, 64 << 20), True, "error bytes that clients accept [8192]"
+    ),
     "--name": _Flag("name", _name, True, "name of the process"),
 }
 _SHORT = {"-i": "--interface", "-L": "--log-level", "-h": "--help", "-v": "--version"}
@@ -237,6 +252,8 @@ def parse_args(argv: Sequence[str]) -> SwitchOptions:
             if ifname in interfaces.values():
                 raise UsageError(f"{name}: interface {ifname} is given twice")
             interfaces[port] = ifname
+        elif flag.field == "roles":
+            options.roles = (*options.roles, flag.convert(name, value()))
         else:
             setattr(options, flag.field, flag.convert(name, value()))
     options.interfaces = interfaces

@@ -75,6 +75,8 @@ class Switch:
             engine,
             scratch=self._new_engine,
             priority_queues=options.priority_queues,
+            roles=options.roles,
+            port_names=interfaces,
         )
         if program is not None and p4info is not None and options.program is not None:
             try:
@@ -89,7 +91,11 @@ class Switch:
         for port in interfaces:
             engine.add_port(port)
         engine.start(interfaces)
-        self._server = P4RuntimeServer(self._device, packet_out=options.cpu_port is not None)
+        self._server = P4RuntimeServer(
+            self._device,
+            packet_out=options.cpu_port is not None,
+            status_limit=options.status_limit,
+        )
         self.address = self._server.start(options.grpc_addr, credentials)
         if options.ctl is not None:
             ctl = CtlServer(engine, options.ctl, interfaces=interfaces, versions=versions())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from p4.v1 import p4data_pb2, p4runtime_pb2
 
 from softswitch.engine import Engine
-from softswitch.engine.types import CounterValue
 from softswitch.p4rt import bytestrings, wire
-from softswitch.p4rt.meters import from_rates, to_rates
+from softswitch.p4rt.journal import Journal
+from softswitch.p4rt.meters import from_rates, refuse_color_counters, to_rates
 from softswitch.p4rt.schema import ArraySpec
 from softswitch.p4rt.status import Code, P4RTError, invalid, unimplemented
+from softswitch.p4rt.tables import count
 
 MODIFY = 2
 
@@ -54,8 +56,10 @@ class Arrays:
         counters: Mapping[int, ArraySpec],
         meters: Mapping[int, ArraySpec],
         registers: Mapping[int, ArraySpec],
+        journal: Journal | None = None,
     ) -> None:
         self._engine = engine
+        self._journal = journal or Journal()
         self.counters = counters
         self.meters = meters
         self.registers = registers
@@ -68,11 +72,13 @@ class Arrays:
         cells = _indices(spec, entry)
         if not entry.HasField("data"):
             return
-        value = CounterValue(entry.data.packet_count, entry.data.byte_count)
-        if value.packets < 0 or value.bytes < 0:
-            raise invalid(f"{spec.name}: counts cannot be negative")
+        value = count(entry.data.packet_count, entry.data.byte_count, spec.name)
+        write, read = self._engine.counter_write, self._engine.counter_read
         for index in cells:
-            self._engine.counter_write(spec.name, index, value)
+            if self._journal.active:
+                old = read(spec.name, index)
+                self._journal.note(partial(write, spec.name, index, old))
+            write(spec.name, index, value)
 
     def read_counter(self, entry: Any) -> Iterator[bytes]:
         """Bodies of Entity for a CounterEntry request."""
@@ -97,12 +103,20 @@ class Arrays:
         spec = _find(self.meters, entry.meter_id, "meter")
         _only_modify(update_type, spec.name)
         cells = _indices(spec, entry)
-        rates = to_rates(entry.config, spec.name) if entry.HasField("config") else None
+        refuse_color_counters(entry.HasField("counter_data"), spec.name)
+        rates = None
+        if entry.HasField("config"):
+            rates = to_rates(entry.config, spec.name, spec.meter_kind)
+        write, read = self._engine.meter_set, self._engine.meter_get
         for index in cells:
-            self._engine.meter_set(spec.name, index, rates)
+            if self._journal.active:
+                old = read(spec.name, index)
+                self._journal.note(partial(write, spec.name, index, old))
+            write(spec.name, index, rates)
 
     def read_meter(self, entry: Any) -> Iterator[bytes]:
         """Bodies of Entity for a MeterEntry request."""
+        refuse_color_counters(entry.HasField("counter_data"), "meter")
         for spec in _read_specs(self.meters, entry.meter_id, "meter"):
             for index in _indices(spec, entry):
                 out = p4runtime_pb2.MeterEntry(meter_id=spec.id)
@@ -122,8 +136,12 @@ class Arrays:
         if not entry.HasField("data"):
             raise invalid(f"{spec.name}: data is missing")
         value = _cell(spec, entry.data)
+        write, read = self._engine.register_write, self._engine.register_read
         for index in cells:
-            self._engine.register_write(spec.name, index, value)
+            if self._journal.active:
+                old = read(spec.name, index)
+                self._journal.note(partial(write, spec.name, index, old))
+            write(spec.name, index, value)
 
     def read_register(self, entry: Any) -> Iterator[bytes]:
         """Bodies of Entity for a RegisterEntry request."""

@@ -7,10 +7,11 @@ write requests, and a new primary is announced after the last write of the old o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -24,7 +25,7 @@ from softswitch.p4rt import wire
 from softswitch.p4rt.arbitration import Arbiter, Arbitration, Notification
 from softswitch.p4rt.pipeline import Pipeline
 from softswitch.p4rt.schema import Schema
-from softswitch.p4rt.status import BatchError, Code, P4RTError, invalid, not_found, unimplemented
+from softswitch.p4rt.status import BatchError, Code, P4RTError, invalid, not_found
 
 LOG = logging.getLogger("softswitch.p4rt")
 
@@ -33,6 +34,7 @@ READ_CHUNK = 1 << 20
 """Bytes of entities in one ReadResponse; clients accept 4 MiB by default."""
 
 _Actions = p4runtime_pb2.SetForwardingPipelineConfigRequest
+_Write = p4runtime_pb2.WriteRequest
 
 
 @dataclass
@@ -77,12 +79,17 @@ class Device:
         *,
         scratch: EngineFactory,
         priority_queues: int = 1,
+        roles: Iterable[str] = (),
+        port_names: Mapping[int, str] | None = None,
     ) -> None:
-        """`scratch` makes an engine without ports, to try a program on."""
+        """`scratch` makes an engine without ports, to try a program on. `roles`: names of
+        roles beside the default one. `port_names`: interfaces, for ports that a program
+        translates to strings."""
         self.device_id = device_id
         self.engine = engine
+        self.port_names = dict(port_names or {})
         self.lock = threading.RLock()
-        self.arbiter = Arbiter(device_id)
+        self.arbiter = Arbiter(device_id, roles=frozenset(roles))
         self.active: Config | None = None
         self.saved: Config | None = None
         self._scratch = scratch
@@ -111,9 +118,9 @@ class Device:
         self, device_id: int, role: str, role_id: int, election_id: int | None
     ) -> None:
         self.check_device(device_id)
-        if role or role_id:
-            raise not_found(f"role '{role or role_id}': only the default role exists here")
-        if not self.arbiter.is_primary_election(election_id):
+        if not self.arbiter.knows_role(role, role_id):
+            raise not_found(self.arbiter.role_text(role, role_id))
+        if not self.arbiter.is_primary_election(election_id, role):
             raise P4RTError(Code.PERMISSION_DENIED, "not the primary client")
 
     def _current(self) -> Config:
@@ -133,30 +140,17 @@ class Device:
                 request.device_id, request.role, request.role_id, request.election_id
             )
             config = self._current()
-            if request.atomicity:
-                names = p4runtime_pb2.WriteRequest.Atomicity
-                known = request.atomicity in names.values()
-                name = names.Name(request.atomicity) if known else str(request.atomicity)
-                raise unimplemented(f"atomicity {name}: only CONTINUE_ON_ERROR is supported")
-            write = config.pipeline.write
             log = config.log if config is self.saved else None
-            errors: list[P4RTError | None] = []
-            failed = False
-            for update in request.updates:
-                try:
-                    write(update)
-                except P4RTError as error:
-                    errors.append(error)
-                    failed = True
-                except Exception as error:
-                    LOG.exception("update failed")
-                    errors.append(P4RTError(Code.INTERNAL, f"{type(error).__name__}: {error}"))
-                    failed = True
-                else:
-                    errors.append(None)
-                    if log is not None:
-                        log.append(update)
-        if failed:
+            if request.atomicity == _Write.CONTINUE_ON_ERROR:
+                errors = _each(config.pipeline, request.updates, log)
+            elif request.atomicity in (_Write.ROLLBACK_ON_ERROR, _Write.DATAPLANE_ATOMIC):
+                held = request.atomicity == _Write.DATAPLANE_ATOMIC
+                errors = _all_or_none(config.pipeline, request.updates, held)
+                if log is not None and not any(errors):
+                    log += request.updates
+            else:
+                raise invalid(f"atomicity {request.atomicity} is not one of the protocol's")
+        if any(errors):
             raise BatchError("Write", errors)
 
     # -- Read
@@ -167,8 +161,8 @@ class Device:
         except Exception:
             raise P4RTError(Code.INVALID_ARGUMENT, "malformed ReadRequest") from None
         self.check_device(request.device_id)
-        if request.role:
-            raise not_found(f"role '{request.role}': only the default role exists here")
+        if not self.arbiter.knows_role(request.role):
+            raise not_found(self.arbiter.role_text(request.role))
         errors: list[P4RTError | None] = []
         found: list[list[bytes]] = []
         with self.lock:
@@ -240,9 +234,10 @@ class Device:
 
     def _pipeline(self, p4info: Any, program: Mapping[str, Any], engine: Engine) -> Pipeline:
         """Load a program into `engine`; INVALID_ARGUMENT when it cannot be realised."""
-        schema = Schema.build(p4info, program)
+        schema = Schema.build(p4info, program, lambda: self.port_names)
         try:
-            engine.load(program)
+            preset = schema.preinitialized()
+            engine.load(with_room(program, preset), preset)
             return Pipeline(
                 schema, engine, self._priority_queues, lambda port: port in self.engine.ports()
             )
@@ -314,13 +309,17 @@ class Device:
         try:
             pipeline = self._pipeline(p4info, program_of(device_config), trial)
             try:
+                pipeline.adopt_initial(active.pipeline)
                 for update in state:
                     pipeline.write(update)
             except P4RTError as error:
                 raise invalid(f"the forwarding state cannot be kept: {error.message}") from None
         finally:
             trial.close()
-        self._replay(self.commit(p4info, device_config, cookie).pipeline, state)
+        old = active.pipeline
+        new = self.commit(p4info, device_config, cookie).pipeline
+        new.adopt_initial(old)
+        self._replay(new, state)
 
     @staticmethod
     def _replay(pipeline: Pipeline, updates: list[wire.RawUpdate]) -> None:
@@ -329,6 +328,68 @@ class Device:
                 pipeline.write(update)
             except P4RTError as error:
                 LOG.error("an update could not be replayed: %s", error.message)
+
+
+def with_room(program: Mapping[str, Any], sizes: Mapping[str, int]) -> Mapping[str, Any]:
+    """The program with tables as large as the P4Info says: the JSON of a table with `entries`
+    has room for just those."""
+    if not sizes:
+        return program
+    pipelines = []
+    for pipeline in program["pipelines"]:
+        tables = [
+            {**table, "max_size": max(sizes[table["name"]], table.get("max_size", 0))}
+            if table["name"] in sizes
+            else table
+            for table in pipeline["tables"]
+        ]
+        pipelines.append({**pipeline, "tables": tables})
+    return {**program, "pipelines": pipelines}
+
+
+def _apply(pipeline: Pipeline, update: wire.RawUpdate) -> P4RTError | None:
+    """Apply one update; what went wrong, or None."""
+    try:
+        pipeline.write(update)
+    except P4RTError as error:
+        return error
+    except Exception as error:
+        LOG.exception("update failed")
+        return P4RTError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    return None
+
+
+def _each(
+    pipeline: Pipeline, updates: Sequence[wire.RawUpdate], log: list[wire.RawUpdate] | None
+) -> list[P4RTError | None]:
+    """CONTINUE_ON_ERROR: every update is tried; `log` gets those that succeeded."""
+    errors = [_apply(pipeline, update) for update in updates]
+    if log is not None:
+        log += [item for item, error in zip(updates, errors, strict=True) if error is None]
+    return errors
+
+
+def _all_or_none(
+    pipeline: Pipeline, updates: Sequence[wire.RawUpdate], held: bool
+) -> list[P4RTError | None]:
+    """ROLLBACK_ON_ERROR, or DATAPLANE_ATOMIC when `held`: no packet sees a part of it.
+
+    After the first error everything is taken back; the updates that had succeeded and those
+    not tried are ABORTED, so that no client takes them for done.
+    """
+    journal = pipeline.journal
+    with pipeline.engine.hold() if held else contextlib.nullcontext():
+        journal.begin()
+        for index, update in enumerate(updates):
+            error = _apply(pipeline, update)
+            if error is not None:
+                journal.undo()
+                aborted = P4RTError(Code.ABORTED, f"not done: update {index} of the batch failed")
+                out: list[P4RTError | None] = [aborted] * len(updates)
+                out[index] = error
+                return out
+        journal.commit()
+    return [None] * len(updates)
 
 
 def snapshot(pipeline: Pipeline) -> list[wire.RawUpdate]:
@@ -340,6 +401,7 @@ def snapshot(pipeline: Pipeline) -> list[wire.RawUpdate]:
         (entities.GROUP, b""),
         (entities.TABLE, with_resources),
         (entities.PRE, b""),
+        (entities.DIGEST, b""),
     ):
         for entity in pipeline.read(kind, request):
             found, body = wire.decode_entity(entity)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from softswitch.engine.types import Exact, Lpm, MatchValue, Optional_, Range, Ternary, Valid
 from softswitch.p4rt import bytestrings, wire
 from softswitch.p4rt.status import P4RTError, invalid
+from softswitch.p4rt.translation import StringSpace
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -31,7 +32,8 @@ _KIND_NAMES = {
 class FieldSpec:
     """A match field: `width` in bits, `kind` a field number of FieldMatch.
 
-    `validity`: bmv2's match kind `valid`, which P4Info shows as exact.
+    `validity`: bmv2's match kind `valid`, which P4Info shows as exact. `strings`: the field is
+    translated to strings (exact and optional only).
     """
 
     id: int
@@ -39,6 +41,7 @@ class FieldSpec:
     width: int
     kind: int
     validity: bool = False
+    strings: StringSpace | None = None
 
 
 _Decode: TypeAlias = Callable[[bytes, Any], Any]
@@ -99,6 +102,10 @@ def _decoder(spec: FieldSpec, what: str) -> _Decode:
             raise invalid(f"{what}: the whole range is don't-care; omit the field")
         return low, high
 
+    strings = spec.strings
+    if strings is not None:
+        space = strings
+        return lambda first, _: space.to_plane(first, what)
     decoders: dict[int, _Decode] = {
         wire.EXACT: exact,
         wire.OPTIONAL: exact,
@@ -112,8 +119,8 @@ def _decoder(spec: FieldSpec, what: str) -> _Decode:
 class KeyCodec:
     """Translates the keys of one table (or value set)."""
 
-    def __init__(self, table: str, fields: Sequence[FieldSpec]) -> None:
-        self.table = table
+    def __init__(self, table: str, fields: Sequence[FieldSpec], what: str = "table") -> None:
+        self.table = f"{what} {table}"
         self.fields = tuple(fields)
         self.needs_priority = any(
             item.kind in (wire.TERNARY, wire.RANGE, wire.OPTIONAL) for item in self.fields
@@ -121,8 +128,9 @@ class KeyCodec:
         self._by_id: dict[int, tuple[int, int, _Decode]] = {}
         self._wildcards: list[Any] = []
         for index, item in enumerate(self.fields):
-            what = f"table {table}: {item.name}"
-            self._by_id[item.id] = (index, item.kind, _decoder(item, what))
+            label = item.name or f"field {item.id}"
+            what_field = f"{self.table}: {label}"
+            self._by_id[item.id] = (index, item.kind, _decoder(item, what_field))
             self._wildcards.append(_wildcard(item))
         self._match = [_engine_match(item) for item in self.fields]
         self._encode = [_encoder(item) for item in self.fields]
@@ -133,20 +141,19 @@ class KeyCodec:
         for field_id, kind, first, second in matches:
             known = self._by_id.get(field_id)
             if known is None:
-                raise invalid(f"table {self.table}: there is no match field id {field_id}")
+                raise invalid(f"{self.table}: there is no match field id {field_id}")
             index, wanted, decode = known
             if kind != wanted:
                 raise self._kind_error(index, kind)
             if items[index] is not _MISSING:
-                raise invalid(f"table {self.table}: {self.fields[index].name} is given twice")
+                raise invalid(f"{self.table}: {self.fields[index].name} is given twice")
             items[index] = decode(first, second)
         if _MISSING in items:
             for index, item in enumerate(items):
                 if item is _MISSING:
                     if self.fields[index].kind == wire.EXACT:
                         raise invalid(
-                            f"table {self.table}: exact match field "
-                            f"{self.fields[index].name} is missing"
+                            f"{self.table}: exact match field {self.fields[index].name} is missing"
                         )
                     items[index] = self._wildcards[index]
         return items
@@ -157,12 +164,12 @@ class KeyCodec:
         if self.needs_priority:
             if priority <= 0:
                 raise invalid(
-                    f"table {self.table}: priority {priority}: its ternary, range or optional "
+                    f"{self.table}: priority {priority}: its ternary, range or optional "
                     "fields need one above 0"
                 )
         elif priority:
             raise invalid(
-                f"table {self.table}: priority {priority}: must be 0, no field is ternary, "
+                f"{self.table}: priority {priority}: must be 0, no field is ternary, "
                 "range or optional"
             )
         items.append(priority)
@@ -172,7 +179,7 @@ class KeyCodec:
         item = self.fields[index]
         given = _KIND_NAMES.get(kind, "unset" if kind == 0 else "other")
         return invalid(
-            f"table {self.table}: {item.name} is {_KIND_NAMES[item.kind]}, the match is {given}"
+            f"{self.table}: {item.name} is {_KIND_NAMES[item.kind]}, the match is {given}"
         )
 
     def match_values(self, key: Key) -> tuple[MatchValue, ...]:
@@ -251,8 +258,10 @@ def _encoder(spec: FieldSpec) -> Callable[[Any], bytes]:
     def wrap(body: bytes) -> bytes:
         return wire.field_bytes(2, head + wire.field_bytes(kind, body))
 
+    encode = bytestrings.encode if spec.strings is None else spec.strings.to_sdn
+
     def single(item: int | None) -> bytes:
-        return b"" if item is None else wrap(wire.field_bytes(1, bytestrings.encode(item)))
+        return b"" if item is None else wrap(wire.field_bytes(1, encode(item)))
 
     def lpm(item: tuple[int, int]) -> bytes:
         value, length = item

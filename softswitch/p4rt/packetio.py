@@ -7,10 +7,12 @@ front of the packet on the CPU port, in both directions.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from softswitch.p4rt import bytestrings
 from softswitch.p4rt.status import P4RTError, invalid
+from softswitch.p4rt.translation import StringSpace
 
 _PADDING = re.compile(r"^_*(pad|padding|unused|reserved)\d*$", re.IGNORECASE)
 
@@ -18,9 +20,20 @@ _PADDING = re.compile(r"^_*(pad|padding|unused|reserved)\d*$", re.IGNORECASE)
 class ControllerHeader:
     """Codec of one controller header. Without any in the P4Info it is empty."""
 
-    def __init__(self, metadata: Any = ()) -> None:
-        """`metadata`: the repeated ControllerPacketMetadata.Metadata of the P4Info."""
-        self.fields = [(item.id, item.bitwidth, item.name) for item in metadata]
+    def __init__(
+        self,
+        metadata: Any = (),
+        widths: Mapping[int, int] | None = None,
+        strings: Mapping[int, StringSpace] | None = None,
+    ) -> None:
+        """`metadata`: the repeated ControllerPacketMetadata.Metadata of the P4Info. `widths`:
+        bits in the program's header by field id, where they are not those of the P4Info.
+        `strings`: fields translated to strings."""
+        widths = widths or {}
+        self._strings = strings or {}
+        self.fields = [
+            (item.id, widths.get(item.id, item.bitwidth), item.name) for item in metadata
+        ]
         self._optional = {
             item.id
             for item in metadata
@@ -45,6 +58,8 @@ class ControllerHeader:
                 if field_id not in self._optional:
                     raise invalid(f"metadata {name} (id {field_id}) is missing")
                 value = 0
+            elif field_id in self._strings:
+                value = self._strings[field_id].to_plane(data, f"metadata {name}")
             else:
                 value = bytestrings.decode(data, width, f"metadata {name}")
             header = header << width | value
@@ -57,8 +72,10 @@ class ControllerHeader:
         header = int.from_bytes(frame[: self.length], "big") >> self._tail
         out: list[tuple[int, bytes]] = []
         for field_id, width, _ in reversed(self.fields):
-            out.append((field_id, bytestrings.encode(header & ((1 << width) - 1))))
+            value = header & ((1 << width) - 1)
             header >>= width
+            space = self._strings.get(field_id)
+            out.append((field_id, space.to_sdn(value) if space else bytestrings.encode(value)))
         out.reverse()
         return out, frame[self.length :]
 

@@ -6,16 +6,16 @@ never leave half of an update behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.engine.types import (
-    CounterValue,
     DuplicateEntry,
     EngineError,
+    IdleTimeout,
     ImmutableEntry,
     InUse,
     InvalidValue,
@@ -25,13 +25,14 @@ from softswitch.engine.types import (
 )
 from softswitch.p4rt import wire
 from softswitch.p4rt.arrays import Arrays
-from softswitch.p4rt.meters import from_rates, to_rates
-from softswitch.p4rt.packetio import ControllerHeader
+from softswitch.p4rt.digests import Digests
+from softswitch.p4rt.journal import Journal
+from softswitch.p4rt.meters import from_rates, refuse_color_counters, to_rates
 from softswitch.p4rt.pre import ReplicationStore
 from softswitch.p4rt.profiles import ProfileStore
 from softswitch.p4rt.schema import Schema
 from softswitch.p4rt.status import Code, P4RTError, invalid, unimplemented
-from softswitch.p4rt.tables import TableStore
+from softswitch.p4rt.tables import TableStore, count
 from softswitch.p4rt.valuesets import ValueSets
 
 INSERT, MODIFY, DELETE = 1, 2, 3
@@ -94,19 +95,22 @@ class Pipeline:
     ) -> None:
         self.schema = schema
         self.engine = engine
+        self.journal = journal = Journal()
         self.profiles = {
-            spec.id: ProfileStore(spec, schema, engine, port_exists)
+            spec.id: ProfileStore(spec, schema, engine, port_exists, journal)
             for spec in schema.profiles.values()
         }
         self.tables = {
-            spec.id: TableStore(spec, engine, self.profiles.get(spec.profile_id))
+            spec.id: TableStore(spec, engine, self.profiles.get(spec.profile_id), journal)
             for spec in schema.tables.values()
         }
-        self.arrays = Arrays(engine, schema.counters, schema.meters, schema.registers)
-        self.replication = ReplicationStore(engine, priority_queues)
-        self.value_sets = ValueSets(engine, schema.value_sets)
-        self.packet_in = ControllerHeader(schema.packet_in)
-        self.packet_out = ControllerHeader(schema.packet_out)
+        self._tables_by_name = {table.spec.name: table for table in self.tables.values()}
+        self.arrays = Arrays(engine, schema.counters, schema.meters, schema.registers, journal)
+        self.replication = ReplicationStore(engine, priority_queues, journal)
+        self.value_sets = ValueSets(engine, schema.value_sets, journal)
+        self.digests = Digests(schema.digests, journal)
+        self.packet_in = schema.packet_in
+        self.packet_out = schema.packet_out
         self._writers: Mapping[int, Callable[[int, bytes], None]] = {
             TABLE: self._write_table,
             MEMBER: self._write_member,
@@ -128,6 +132,9 @@ class Pipeline:
             REGISTER: lambda kind, body: self.arrays.write_register(
                 kind, _parse(p4runtime_pb2.RegisterEntry, body)
             ),
+            DIGEST: lambda kind, body: self.digests.write(
+                kind, _parse(p4runtime_pb2.DigestEntry, body)
+            ),
         }
         self._readers: Mapping[int, Callable[[bytes], Iterator[bytes]]] = {
             TABLE: self._read_table,
@@ -146,6 +153,7 @@ class Pipeline:
             REGISTER: lambda body: self.arrays.read_register(
                 _parse(p4runtime_pb2.RegisterEntry, body)
             ),
+            DIGEST: lambda body: self.digests.read(_parse(p4runtime_pb2.DigestEntry, body)),
         }
 
     # -- dispatch
@@ -179,6 +187,26 @@ class Pipeline:
         except wire.WireError as error:
             raise invalid(f"malformed entity: {error}") from None
 
+    def adopt_initial(self, old: Pipeline) -> None:
+        """Drop initial entries that clients changed or deleted in the pipeline before, so that
+        its state can be put in their place."""
+        for name, table in self._tables_by_name.items():
+            before = old._tables_by_name.get(name)
+            if before is not None:
+                table.drop_initial(before)
+
+    def idle_entries(self, events: Iterable[IdleTimeout]) -> list[bytes]:
+        """Bodies of TableEntry for entries that the engine found idle."""
+        handles: dict[str, list[int]] = {}
+        for event in events:
+            handles.setdefault(event.table, []).append(event.handle)
+        out: list[bytes] = []
+        for name, found in handles.items():
+            table = self._tables_by_name.get(name)
+            if table is not None:
+                out += table.idle_entries(found)
+        return out
+
     # -- tables
     def _table(self, table_id: int) -> TableStore:
         table = self.tables.get(table_id)
@@ -200,6 +228,8 @@ class Pipeline:
             return
         if raw.match or raw.action_kind != wire.NO_ACTION:
             raise invalid("table entry: match or action without a table id")
+        if raw.priority or raw.controller_metadata or raw.metadata:
+            raise invalid("table entry: without a table id there is no other filter")
         for table in self.tables.values():
             yield from table.read(raw)
 
@@ -216,8 +246,13 @@ class Pipeline:
             raise invalid(f"table {table.spec.name}: has no direct counter")
         record = table.record(raw)
         if message.HasField("data"):
-            value = CounterValue(message.data.packet_count, message.data.byte_count)
-            self.engine.direct_counter_write(table.spec.name, table.handle(record), value)
+            name, handle = table.spec.name, table.handle(record)
+            data = message.data
+            value = count(data.packet_count, data.byte_count, f"table {name}")
+            if self.journal.active:
+                old = self.engine.direct_counter_read(name, handle)
+                self.journal.note(lambda: table.put_counter(record, old))
+            table.put_counter(record, value)
 
     def _read_direct_counter(self, body: bytes) -> Iterator[bytes]:
         _, raw = self._direct(body, p4runtime_pb2.DirectCounterEntry)
@@ -246,14 +281,26 @@ class Pipeline:
         if update_type != MODIFY:
             raise invalid("direct meter: only MODIFY is possible")
         table = self._table(raw.table_id)
-        if not table.spec.direct_meter or raw.is_default_action:
-            raise invalid(f"table {table.spec.name}: has no direct meter there")
+        if not table.spec.direct_meter:
+            raise invalid(f"table {table.spec.name}: has no direct meter")
+        name = table.spec.name
+        if raw.is_default_action:
+            raise unimplemented(f"table {name}: the default entry has no direct meter")
+        refuse_color_counters(message.HasField("counter_data"), f"table {name}")
         record = table.record(raw)
-        rates = to_rates(message.config, table.spec.name) if message.HasField("config") else None
-        self.engine.direct_meter_set(table.spec.name, record.handle, rates)
+        rates = None
+        if message.HasField("config"):
+            rates = to_rates(message.config, f"table {name}", table.spec.meter_kind)
+        if self.journal.active:
+            old = self.engine.direct_meter_get(name, record.handle)
+            self.journal.note(lambda: table.put_meter(record, old))
+        table.put_meter(record, rates)
 
     def _read_direct_meter(self, body: bytes) -> Iterator[bytes]:
-        _, raw = self._direct(body, p4runtime_pb2.DirectMeterEntry)
+        message, raw = self._direct(body, p4runtime_pb2.DirectMeterEntry)
+        refuse_color_counters(message.HasField("counter_data"), "direct meter")
+        if raw.is_default_action:
+            raise unimplemented("direct meter: default entries have none")
         for table in self._direct_tables(raw, "direct_meter"):
             if raw.match:
                 table.record(raw)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.engine.types import CloneSession, Replica
+from softswitch.p4rt.journal import Journal
 from softswitch.p4rt.status import Code, P4RTError, invalid, not_found
 
 INSERT, MODIFY, DELETE = 1, 2, 3
@@ -22,21 +23,36 @@ MAX_INSTANCE = 0xFFFF
 MAX_PORT = 511
 
 
-@dataclass(slots=True)
-class _Record:
-    """What the client sent, for reading back."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What the client sent, for reading back, and what the engine got."""
 
     message: Any
+    replicas: list[Replica]
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """The same for a clone session."""
+
+    message: Any
+    made: CloneSession
+
+
+_Recorded = TypeVar("_Recorded", _Group, _Session)
 
 
 class ReplicationStore:
     """Groups and sessions of one engine. They outlive a pipeline only by RECONCILE."""
 
-    def __init__(self, engine: Engine, priority_queues: int) -> None:
+    def __init__(
+        self, engine: Engine, priority_queues: int, journal: Journal | None = None
+    ) -> None:
         self._engine = engine
+        self._journal = journal or Journal()
         self._classes = priority_queues
-        self.groups: dict[int, _Record] = {}
-        self.sessions: dict[int, _Record] = {}
+        self.groups: dict[int, _Group] = {}
+        self.sessions: dict[int, _Session] = {}
 
     def write(self, update_type: int, entry: Any) -> None:
         """An update of PacketReplicationEngineEntry."""
@@ -56,12 +72,20 @@ class ReplicationStore:
         if gid > MAX_GROUP_ID:
             raise P4RTError(Code.OUT_OF_RANGE, f"{what}: ids go up to {MAX_GROUP_ID}")
         self._check_presence(update_type, gid in self.groups, what)
+        old = self.groups.get(gid)
         if update_type == DELETE:
+            self._put_group(gid, None)
+        else:
+            self._put_group(gid, _Group(_canonical(group), _replicas(group.replicas, what)))
+        self._journal.note(lambda: self._put_group(gid, old))
+
+    def _put_group(self, gid: int, group: _Group | None) -> None:
+        if group is not None:
+            self._engine.mc_group_set(gid, group.replicas)
+            self.groups[gid] = group
+        elif gid in self.groups:
             self._engine.mc_group_delete(gid)
             del self.groups[gid]
-            return
-        self._engine.mc_group_set(gid, _replicas(group.replicas, what))
-        self.groups[gid] = _Record(_canonical(group))
 
     def _write_session(self, update_type: int, session: Any) -> None:
         sid = session.session_id
@@ -71,9 +95,10 @@ class ReplicationStore:
         if sid > MAX_SESSION_ID:
             raise P4RTError(Code.OUT_OF_RANGE, f"{what}: ids go up to {MAX_SESSION_ID}")
         self._check_presence(update_type, sid in self.sessions, what)
+        old = self.sessions.get(sid)
         if update_type == DELETE:
-            self._engine.clone_session_delete(sid)
-            del self.sessions[sid]
+            self._put_session(sid, None)
+            self._journal.note(lambda: self._put_session(sid, old))
             return
         if not 0 <= session.class_of_service < self._classes:
             raise invalid(
@@ -82,15 +107,22 @@ class ReplicationStore:
             )
         if session.packet_length_bytes < 0:
             raise invalid(f"{what}: packet_length_bytes {session.packet_length_bytes} is negative")
-        self._engine.clone_session_set(
-            CloneSession(
-                sid,
-                tuple(_replicas(session.replicas, what)),
-                session.packet_length_bytes,
-                session.class_of_service,
-            )
+        made = CloneSession(
+            sid,
+            tuple(_replicas(session.replicas, what)),
+            session.packet_length_bytes,
+            session.class_of_service,
         )
-        self.sessions[sid] = _Record(_canonical(session))
+        self._put_session(sid, _Session(_canonical(session), made))
+        self._journal.note(lambda: self._put_session(sid, old))
+
+    def _put_session(self, sid: int, session: _Session | None) -> None:
+        if session is not None:
+            self._engine.clone_session_set(session.made)
+            self.sessions[sid] = session
+        elif sid in self.sessions:
+            self._engine.clone_session_delete(sid)
+            del self.sessions[sid]
 
     @staticmethod
     def _check_presence(update_type: int, present: bool, what: str) -> None:
@@ -120,14 +152,14 @@ class ReplicationStore:
                 yield out.SerializeToString()
         if which != "multicast_group_entry":
             wanted = entry.clone_session_entry.session_id
-            for record in _selected(self.sessions, wanted, "clone session"):
+            for session in _selected(self.sessions, wanted, "clone session"):
                 out = p4runtime_pb2.Entity()
                 target = out.packet_replication_engine_entry.clone_session_entry
-                target.CopyFrom(record.message)
+                target.CopyFrom(session.message)
                 yield out.SerializeToString()
 
 
-def _selected(records: dict[int, _Record], wanted: int, what: str) -> list[_Record]:
+def _selected(records: Mapping[int, _Recorded], wanted: int, what: str) -> list[_Recorded]:
     if wanted == 0:
         return list(records.values())
     if wanted not in records:

@@ -15,6 +15,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.engine import Engine
 from softswitch.engine.types import ActionCall, GroupMember, GroupRef
 from softswitch.p4rt import bytestrings, wire
+from softswitch.p4rt.journal import Journal
 from softswitch.p4rt.schema import ActionSpec, ProfileSpec, Schema, TableSpec
 from softswitch.p4rt.status import Code, P4RTError, invalid, not_found
 
@@ -79,9 +80,11 @@ class ProfileStore:
         schema: Schema,
         engine: Engine,
         port_exists: Callable[[int], bool],
+        journal: Journal | None = None,
     ) -> None:
         self.spec = spec
         self._engine = engine
+        self._journal = journal or Journal()
         self._port_exists = port_exists
         self._tables = [schema.tables[item] for item in spec.table_ids if item in schema.tables]
         self._actions: dict[str, ActionSpec] = {}
@@ -114,21 +117,35 @@ class ProfileStore:
                 )
             handle = self._engine.member_add(name, call)
             self.members[member_id] = MemberRec(handle, call)
+            self._journal.note(lambda: self._remove_member(member_id))
             return
         if record is None:
             raise not_found(f"{name}: there is no member {member_id}")
         if update_type == MODIFY:
             call = self._member_action(member)
-            self._engine.member_modify(name, record.handle, call)
-            record.call = call
+            old = record.call
+            self._change_member(record, call)
+            self._journal.note(lambda: self._change_member(record, old))
             return
         if record.users:
             raise P4RTError(
                 Code.FAILED_PRECONDITION,
                 f"{name}: member {member_id} is used by {record.users} groups or entries",
             )
-        self._engine.member_delete(name, record.handle)
+        self._remove_member(member_id)
+        self._journal.note(lambda: self._reinstate_member(member_id, record))
+
+    def _change_member(self, record: MemberRec, call: ActionCall) -> None:
+        self._engine.member_modify(self.spec.name, record.handle, call)
+        record.call = call
+
+    def _remove_member(self, member_id: int) -> None:
+        self._engine.member_delete(self.spec.name, self.members[member_id].handle)
         del self.members[member_id]
+
+    def _reinstate_member(self, member_id: int, record: MemberRec) -> None:
+        record.handle = self._engine.member_add(self.spec.name, record.call)
+        self.members[member_id] = record
 
     def _member_action(self, member: Any) -> ActionCall:
         if not member.HasField("action"):
@@ -162,17 +179,10 @@ class ProfileStore:
                 raise P4RTError(Code.ALREADY_EXISTS, f"{name}: group {group_id} exists")
             self._refuse_mix()
             self._check_max_size(group.max_size)
-            members = self._group_members(group, group.max_size)
-            handle = self._engine.group_create(name, group.max_size)
-            record = GroupRec(handle, group.max_size)
-            try:
-                self._engine.group_set_members(name, handle, self._resolve(members))
-            except Exception:
-                self._engine.group_delete(name, handle)
-                raise
-            self.groups[group_id] = record
-            self._count(members, 1)
-            record.members = members
+            record = GroupRec(0, group.max_size)
+            record.members = self._group_members(group, group.max_size)
+            self._create_group(group_id, record)
+            self._journal.note(lambda: self._remove_group(group_id))
             return
         if record is None:
             raise not_found(f"{name}: there is no group {group_id}")
@@ -182,17 +192,38 @@ class ProfileStore:
                     f"{name}: group {group_id} was made with max_size {record.max_size}; "
                     "it cannot change"
                 )
-            members = self._group_members(group, record.max_size)
-            self._engine.group_set_members(name, record.handle, self._resolve(members))
-            self._count(record.members, -1)
-            self._count(members, 1)
-            record.members = members
+            old = record.members
+            self._change_group(record, self._group_members(group, record.max_size))
+            self._journal.note(lambda: self._change_group(record, old))
             return
         if record.users:
             raise P4RTError(
-                Code.FAILED_PRECONDITION, f"{name}: group {group_id} is used by {record.users}"
+                Code.FAILED_PRECONDITION,
+                f"{name}: group {group_id} is used by {record.users} entries",
             )
-        self._engine.group_delete(name, record.handle)
+        self._remove_group(group_id)
+        self._journal.note(lambda: self._create_group(group_id, record))
+
+    def _create_group(self, group_id: int, record: GroupRec) -> None:
+        name = self.spec.name
+        record.handle = self._engine.group_create(name, record.max_size)
+        try:
+            self._engine.group_set_members(name, record.handle, self._resolve(record.members))
+        except Exception:
+            self._engine.group_delete(name, record.handle)
+            raise
+        self.groups[group_id] = record
+        self._count(record.members, 1)
+
+    def _change_group(self, record: GroupRec, members: list[tuple[int, int, Watch]]) -> None:
+        self._engine.group_set_members(self.spec.name, record.handle, self._resolve(members))
+        self._count(record.members, -1)
+        self._count(members, 1)
+        record.members = members
+
+    def _remove_group(self, group_id: int) -> None:
+        record = self.groups[group_id]
+        self._engine.group_delete(self.spec.name, record.handle)
         self._count(record.members, -1)
         del self.groups[group_id]
 
@@ -290,20 +321,26 @@ class ProfileStore:
         self._check_size(
             [weight for _, weight, _ in actions], 0, f"{name}: action set", Code.INVALID_ARGUMENT
         )
-        shot = OneShot(self._engine.group_create(name, 0), [], actions)
+        shot = OneShot(0, [], actions)
+        self.oneshot_revive(shot)
+        return shot
+
+    def oneshot_revive(self, shot: OneShot) -> None:
+        """Make the group and members of a one-shot; nothing is left on an error."""
+        name = self.spec.name
+        shot.group, shot.members = self._engine.group_create(name, 0), []
         self.oneshots += 1
         try:
-            for call, _, _ in actions:
+            for call, _, _ in shot.actions:
                 shot.members.append(self._engine.member_add(name, call))
             members = [
                 GroupMember(handle, weight, watch.port)
-                for handle, (_, weight, watch) in zip(shot.members, actions, strict=True)
+                for handle, (_, weight, watch) in zip(shot.members, shot.actions, strict=True)
             ]
             self._engine.group_set_members(name, shot.group, members)
         except Exception:
             self.oneshot_delete(shot)
             raise
-        return shot
 
     def oneshot_delete(self, shot: OneShot) -> None:
         """Free what `oneshot_create` made; no entry may refer to it any more."""

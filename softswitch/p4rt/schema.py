@@ -6,7 +6,7 @@ mismatched pair is refused when it is pushed and not entry by entry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,12 @@ from p4.config.v1 import p4info_pb2
 
 from softswitch.engine.types import ActionCall
 from softswitch.p4rt import bytestrings, wire
+from softswitch.p4rt.jsonnames import JsonNames
 from softswitch.p4rt.matching import FieldSpec, KeyCodec
+from softswitch.p4rt.p4data import DataCodec
+from softswitch.p4rt.packetio import ControllerHeader
 from softswitch.p4rt.status import Code, P4RTError, invalid
+from softswitch.p4rt.translation import StringSpace, Translations
 
 _KINDS = {
     p4info_pb2.MatchField.EXACT: wire.EXACT,
@@ -28,29 +32,31 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ParamSpec:
-    """An action parameter. `width` in bits."""
+    """An action parameter. `width` in bits; `strings`: it is translated to strings."""
 
     id: int
     name: str
     width: int
+    strings: StringSpace | None = None
 
 
 class ActionSpec:
     """An action: checks and translates its arguments both ways."""
 
-    __slots__ = ("_positions", "id", "name", "params")
+    __slots__ = ("_plain", "_positions", "id", "name", "params")
 
     def __init__(self, action_id: int, name: str, params: Sequence[ParamSpec]) -> None:
         self.id = action_id
         self.name = name
         self.params = tuple(params)
         self._positions = {param.id: index for index, param in enumerate(self.params)}
+        self._plain = all(param.strings is None for param in self.params)
 
     def decode(self, params: Sequence[tuple[int, bytes]]) -> ActionCall:
         """Arguments in program order; INVALID_ARGUMENT for missing, extra or too wide ones."""
         specs = self.params
         count = len(specs)
-        if len(params) == count:
+        if len(params) == count and self._plain:
             # The usual case: all of them, in order.
             args = []
             for spec, (param_id, data) in zip(specs, params, strict=True):
@@ -73,7 +79,11 @@ class ActionSpec:
             spec = self.params[index]
             if values[index] is not None:
                 raise invalid(f"action {self.name}: {spec.name} is given twice")
-            values[index] = bytestrings.decode(data, spec.width, f"action {self.name}: {spec.name}")
+            what = f"action {self.name}: {spec.name}"
+            if spec.strings is not None:
+                values[index] = spec.strings.to_plane(data, what)
+            else:
+                values[index] = bytestrings.decode(data, spec.width, what)
         args = []
         for spec, value in zip(self.params, values, strict=True):
             if value is None:
@@ -85,7 +95,8 @@ class ActionSpec:
         """Body of p4.v1.Action with canonical arguments."""
         parts = [wire.field_varint(1, self.id)]
         for spec, value in zip(self.params, args, strict=True):
-            data = bytestrings.encode(value)
+            strings = spec.strings
+            data = bytestrings.encode(value) if strings is None else strings.to_sdn(value)
             parts.append(
                 wire.field_bytes(4, wire.field_varint(2, spec.id) + wire.field_bytes(3, data))
             )
@@ -107,6 +118,8 @@ class TableSpec:
     profile_id: int
     direct_counter: bool
     direct_meter: bool
+    meter_kind: int
+    """MeterSpec.Type of the direct meter."""
     size: int
     idle_timeout: bool
     is_const: bool
@@ -155,6 +168,8 @@ class ArraySpec:
     width: int = 0
     kind: str = "bit"
     """bit, int, bool or enum: how P4Data carries a cell."""
+    meter_kind: int = 0
+    """MeterSpec.Type of a meter."""
 
 
 @dataclass(slots=True)
@@ -169,14 +184,17 @@ class ValueSetSpec:
 
 @dataclass(slots=True)
 class DigestSpec:
-    """A digest; `fields` are (name, width) of the struct it carries, empty for one value."""
+    """A digest and how its data is encoded."""
 
     id: int
     name: str
+    codec: DataCodec
 
 
 class Schema:
     """Everything of a P4Info by id."""
+
+    _translations: Translations
 
     def __init__(self) -> None:
         self.actions: dict[int, ActionSpec] = {}
@@ -187,21 +205,39 @@ class Schema:
         self.registers: dict[int, ArraySpec] = {}
         self.value_sets: dict[int, ValueSetSpec] = {}
         self.digests: dict[int, DigestSpec] = {}
-        self.packet_in: Sequence[Any] = ()
-        self.packet_out: Sequence[Any] = ()
+        self.packet_in = ControllerHeader()
+        self.packet_out = ControllerHeader()
 
     @classmethod
-    def build(cls, p4info: Any, program: Mapping[str, Any]) -> Schema:
-        """From a P4Info and the JSON of the same program; INVALID_ARGUMENT if they differ."""
+    def build(
+        cls,
+        p4info: Any,
+        program: Mapping[str, Any],
+        ports: Callable[[], Mapping[int, str]] = dict,
+    ) -> Schema:
+        """From a P4Info and the JSON of the same program; INVALID_ARGUMENT if they differ.
+
+        `ports`: interface names, for ports that are translated to strings.
+        """
         schema = cls()
         _check_ids(p4info)
-        json = _JsonNames(program)
+        json = JsonNames(program)
+        schema._translations = translations = Translations(p4info.type_info, ports)
         for action in p4info.actions:
-            params = [ParamSpec(item.id, item.name, item.bitwidth) for item in action.params]
             name = action.preamble.name
+            widths = json.actions.get(name, [])
+            params = [
+                ParamSpec(
+                    item.id,
+                    item.name,
+                    item.bitwidth,
+                    translations.strings(item, widths[index] if index < len(widths) else 0),
+                )
+                for index, item in enumerate(action.params)
+            ]
             schema.actions[action.preamble.id] = ActionSpec(action.preamble.id, name, params)
         direct_counters = {item.preamble.id for item in p4info.direct_counters}
-        direct_meters = {item.preamble.id for item in p4info.direct_meters}
+        direct_meters = {item.preamble.id: item.spec.type for item in p4info.direct_meters}
         for table in p4info.tables:
             spec = schema._table(table, json, direct_counters, direct_meters)
             schema.tables[spec.id] = spec
@@ -210,28 +246,56 @@ class Schema:
         for counter in p4info.counters:
             schema._array(schema.counters, counter, json.counters, "counter")
         for meter in p4info.meters:
-            schema._array(schema.meters, meter, json.meters, "meter")
+            spec_array = schema._array(schema.meters, meter, json.meters, "meter")
+            spec_array.meter_kind = meter.spec.type
         for register in p4info.registers:
             spec_array = schema._array(schema.registers, register, json.registers, "register")
             _register_type(spec_array, register.type_spec, json)
         for value_set in p4info.value_sets:
             preamble = value_set.preamble
-            key = KeyCodec(preamble.name, [_field(item, None) for item in value_set.match])
+            fields = [schema._field(item, {}, json) for item in value_set.match]
+            key = KeyCodec(preamble.name, fields, "value set")
             schema.value_sets[preamble.id] = ValueSetSpec(
                 preamble.id, preamble.name, value_set.size, key
             )
         for digest in p4info.digests:
             preamble = digest.preamble
-            schema.digests[preamble.id] = DigestSpec(preamble.id, preamble.name)
+            codec = DataCodec(digest.type_spec, p4info.type_info, f"digest {preamble.name}")
+            leaves = json.learn_lists.get(preamble.name)
+            if leaves is not None and leaves != codec.leaves:
+                raise invalid(f"digest {preamble.name}: P4Info and bmv2 JSON differ in fields")
+            schema.digests[preamble.id] = DigestSpec(preamble.id, preamble.name, codec)
         for header in p4info.controller_packet_metadata:
             if header.preamble.name == "packet_in":
-                schema.packet_in = header.metadata
+                schema.packet_in = schema._header(header.metadata, json)
             elif header.preamble.name == "packet_out":
-                schema.packet_out = header.metadata
+                schema.packet_out = schema._header(header.metadata, json)
         return schema
 
+    def preinitialized(self) -> dict[str, int]:
+        """Name -> size of tables with `entries` that are not const ("Preinitialized tables")."""
+        return {
+            table.name: table.size
+            for table in self.tables.values()
+            if table.has_initial_entries and not table.is_const
+        }
+
+    def _header(self, metadata: Any, json: JsonNames) -> ControllerHeader:
+        strings = {
+            item.id: space for item in metadata if (space := self._translations.strings(item))
+        }
+        widths: Mapping[int, int] = {}
+        if any(self._translations.is_translated(item) for item in metadata):
+            found = json.header_widths([item.name for item in metadata])
+            if found is None:
+                raise invalid("P4Info: a packet header with translated fields is not in the JSON")
+            widths = {item.id: width for item, width in zip(metadata, found, strict=True)}
+            for item in metadata:
+                self._translations.strings(item, widths[item.id])
+        return ControllerHeader(metadata, widths, strings)
+
     def _table(
-        self, table: Any, json: _JsonNames, direct_counters: set[int], direct_meters: set[int]
+        self, table: Any, json: JsonNames, direct_counters: set[int], direct_meters: dict[int, int]
     ) -> TableSpec:
         name = table.preamble.name
         described = json.tables.get(name)
@@ -244,8 +308,7 @@ class Schema:
                 f"the bmv2 JSON {len(keys)}"
             )
         fields = [
-            _field(item, str(key.get("match_type")))
-            for item, key in zip(table.match_fields, keys, strict=True)
+            self._field(item, key, json) for item, key in zip(table.match_fields, keys, strict=True)
         ]
         actions: dict[int, ActionSpec] = {}
         scopes: dict[int, set[int]] = {1: set(), 2: set()}
@@ -256,7 +319,7 @@ class Schema:
                 raise invalid(f"table {name}: action id {ref.id} is not in the P4Info")
             if action.name not in known:
                 raise invalid(f"table {name}: action {action.name} is not in the bmv2 JSON")
-            if json.actions.get(action.name) != len(action.params):
+            if len(json.actions.get(action.name, ())) != len(action.params):
                 raise invalid(f"action {action.name}: P4Info and bmv2 JSON differ in parameters")
             actions[ref.id] = action
             if ref.scope in scopes:
@@ -284,7 +347,8 @@ class Schema:
             initial_default=initial,
             profile_id=table.implementation_id,
             direct_counter=bool(resources & direct_counters),
-            direct_meter=bool(resources & direct_meters),
+            direct_meter=bool(resources & direct_meters.keys()),
+            meter_kind=next((direct_meters[x] for x in resources if x in direct_meters), 0),
             size=table.size,
             idle_timeout=table.idle_timeout_behavior != p4info_pb2.Table.NO_TIMEOUT,
             is_const=table.is_const_table,
@@ -292,7 +356,19 @@ class Schema:
             actions_by_name={action.name: action for action in actions.values()},
         )
 
-    def _profile(self, profile: Any, json: _JsonNames) -> None:
+    def _field(self, item: Any, key: Mapping[str, Any], json: JsonNames) -> FieldSpec:
+        kind = _KINDS.get(item.match_type)
+        if kind is None or item.WhichOneof("match") == "other_match_type":
+            raise invalid(f"match field {item.name}: match kind is not supported")
+        strings = self._translations.strings(item, json.field_width(key.get("target")))
+        if strings is not None and kind not in (wire.EXACT, wire.OPTIONAL):
+            raise invalid(
+                f"match field {item.name}: translated to strings, so it must be exact or optional"
+            )
+        validity = key.get("match_type") == "valid"
+        return FieldSpec(item.id, item.name, item.bitwidth, kind, validity, strings)
+
+    def _profile(self, profile: Any, json: JsonNames) -> None:
         preamble = profile.preamble
         if preamble.name not in json.profiles:
             raise invalid(f"action profile {preamble.name} of the P4Info is not in the bmv2 JSON")
@@ -320,16 +396,7 @@ class Schema:
         return spec
 
 
-def _field(item: Any, json_kind: str | None) -> FieldSpec:
-    kind = _KINDS.get(item.match_type)
-    if kind is None or item.WhichOneof("match") == "other_match_type":
-        raise invalid(f"match field {item.name}: match kind is not supported")
-    if item.bitwidth <= 0:
-        raise invalid(f"match field {item.name}: string-translated fields are not supported")
-    return FieldSpec(item.id, item.name, item.bitwidth, kind, json_kind == "valid")
-
-
-def _register_type(spec: ArraySpec, type_spec: Any, json: _JsonNames) -> None:
+def _register_type(spec: ArraySpec, type_spec: Any, json: JsonNames) -> None:
     """Width and P4Data kind of a register's cells."""
     spec.width = json.register_widths.get(spec.name, 0)
     which = type_spec.WhichOneof("type_spec")
@@ -376,28 +443,3 @@ def _check_ids(p4info: Any) -> None:
                     f"P4Info: {preamble.name} and {seen[preamble.id]} share id {preamble.id}"
                 )
             seen[preamble.id] = preamble.name
-
-
-class _JsonNames:
-    """Names of a bmv2 JSON, read with care: the JSON came over the network."""
-
-    def __init__(self, program: Mapping[str, Any]) -> None:
-        self.tables: dict[str, Mapping[str, Any]] = {}
-        self.profiles: set[str] = set()
-        self.actions: dict[str, int] = {}
-        try:
-            for pipeline in program.get("pipelines", []):
-                for table in pipeline.get("tables", []):
-                    self.tables[table["name"]] = table
-                for profile in pipeline.get("action_profiles", []):
-                    self.profiles.add(profile["name"])
-            for action in program.get("actions", []):
-                self.actions[action["name"]] = len(action.get("runtime_data", []))
-            self.counters = {item["name"]: item for item in program.get("counter_arrays", [])}
-            self.meters = {item["name"]: item for item in program.get("meter_arrays", [])}
-            self.registers = {item["name"]: item for item in program.get("register_arrays", [])}
-            self.register_widths = {
-                name: int(item.get("bitwidth", 0)) for name, item in self.registers.items()
-            }
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            raise invalid(f"bmv2 JSON: malformed ({type(error).__name__}: {error})") from None

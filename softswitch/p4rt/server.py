@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
@@ -18,17 +19,29 @@ from typing import Any
 import grpc
 from p4.v1 import p4runtime_pb2
 
-from softswitch.engine.types import EngineError, PacketIn
+from softswitch.engine.types import Digest, EngineError, EngineEvent, IdleTimeout, PacketIn
 from softswitch.p4rt import wire
 from softswitch.p4rt.arbitration import MAX_STREAMS, Notification
 from softswitch.p4rt.device import Device
-from softswitch.p4rt.status import BatchError, Code, P4RTError, invalid, status_details
+from softswitch.p4rt.packetio import ControllerHeader
+from softswitch.p4rt.status import (
+    METADATA_LIMIT,
+    SPACE,
+    BatchError,
+    Code,
+    P4RTError,
+    batch_text,
+    invalid,
+    status_details,
+)
 
 LOG = logging.getLogger("softswitch.p4rt")
 
 API_VERSION = "1.4.1"
 STREAM_BACKLOG = 4096
 """Messages waiting for a slow client; packet-ins beyond it are dropped and counted."""
+POLL = 0.25
+"""Seconds after which the thread for events looks up, events or not."""
 MAX_MESSAGE = 64 << 20
 MAX_FRAME = 9216
 """Longest packet out in bytes, controller header included."""
@@ -71,10 +84,14 @@ class Stream:
 class P4RuntimeServer:
     """Serves one device on one address."""
 
-    def __init__(self, device: Device, *, packet_out: bool = True) -> None:
-        """`packet_out` False: the switch has no CPU port."""
+    def __init__(
+        self, device: Device, *, packet_out: bool = True, status_limit: int = METADATA_LIMIT
+    ) -> None:
+        """`packet_out` False: the switch has no CPU port. `status_limit`: bytes of trailing
+        metadata that clients accept."""
         self.device = device
         self._packet_out = packet_out
+        self._status_limit = status_limit
         self._server: grpc.Server | None = None
         self._stopping = threading.Event()
         self._pump: threading.Thread | None = None
@@ -152,30 +169,39 @@ class P4RuntimeServer:
         try:
             self.device.write(request)
         except (P4RTError, BatchError) as error:
-            _abort(context, error)
+            self._abort(context, error)
         return b""
 
     def _read(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         try:
             yield from self.device.read(request)
         except (P4RTError, BatchError) as error:
-            _abort(context, error)
+            self._abort(context, error)
 
     def _set_config(self, request: Any, context: grpc.ServicerContext) -> Any:
         try:
             self.device.set_config(request)
         except P4RTError as error:
-            _abort(context, error)
+            self._abort(context, error)
         return p4runtime_pb2.SetForwardingPipelineConfigResponse()
 
     def _get_config(self, request: Any, context: grpc.ServicerContext) -> Any:
         try:
             return self.device.get_config(request)
         except P4RTError as error:
-            _abort(context, error)
+            self._abort(context, error)
 
     def _capabilities(self, request: Any, context: grpc.ServicerContext) -> Any:
         return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    def _abort(self, context: grpc.ServicerContext, error: P4RTError | BatchError) -> None:
+        if isinstance(error, BatchError):
+            text = batch_text(error)
+            details = status_details(error, text, self._status_limit)
+            context.set_trailing_metadata((("grpc-status-details-bin", details),))
+            context.abort(grpc.StatusCode.UNKNOWN, text)
+        else:
+            context.abort(_STATUS[error.code], error.message)
 
     # -- streams
     def _stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -191,7 +217,7 @@ class P4RuntimeServer:
                 if item is _END:
                     return
                 if isinstance(item, P4RTError):
-                    _abort(context, item)
+                    self._abort(context, item)
                 yield item
         finally:
             with self.device.lock:
@@ -224,15 +250,24 @@ class P4RuntimeServer:
         elif which == "packet":
             self._packet(stream, request.packet)
         elif which == "digest_ack":
-            if self.device.arbiter.primary is not stream:
-                return
-            config = self.device.active
-            if config is None or request.digest_ack.digest_id not in config.pipeline.schema.digests:
-                error = invalid(f"digest id {request.digest_ack.digest_id} is not in the P4Info")
-                self._stream_error(stream, error, digest_list_ack=request.digest_ack)
+            self._digest_ack(stream, request.digest_ack)
         else:
             error = P4RTError(Code.UNIMPLEMENTED, "stream message of an unknown kind")
             self._stream_error(stream, error, other=request.other)
+
+    def _digest_ack(self, stream: Stream, ack: Any) -> None:
+        try:
+            with self.device.lock:
+                if not self.device.arbiter.is_primary(stream):
+                    raise P4RTError(Code.PERMISSION_DENIED, "digest ack: not the primary client")
+                config = self.device.active
+                if config is None:
+                    raise P4RTError(
+                        Code.FAILED_PRECONDITION, "digest ack: no pipeline config is set"
+                    )
+                config.pipeline.digests.ack(ack.digest_id, ack.list_id)
+        except P4RTError as error:
+            self._stream_error(stream, error, digest_list_ack=ack)
 
     def _notify(self, notifications: list[Notification]) -> None:
         """Send arbitration news; call with the device's lock held to keep their order."""
@@ -240,6 +275,8 @@ class P4RuntimeServer:
             response = p4runtime_pb2.StreamMessageResponse()
             update = response.arbitration
             update.device_id = self.device.device_id
+            if item.role:
+                update.role.name = item.role
             if item.election_id is not None:
                 update.election_id.high = item.election_id >> 64
                 update.election_id.low = item.election_id & (1 << 64) - 1
@@ -252,7 +289,7 @@ class P4RuntimeServer:
     def _packet(self, stream: Stream, packet: Any) -> None:
         device = self.device
         try:
-            if device.arbiter.primary is not stream:
+            if not device.arbiter.is_primary(stream):
                 raise P4RTError(Code.PERMISSION_DENIED, "packet out: not the primary client")
             config = device.active
             if config is None:
@@ -290,7 +327,8 @@ class P4RuntimeServer:
         out = response.error
         out.canonical_code = int(error.code)
         out.message = error.message
-        out.space = "softswitch"
+        out.space = SPACE
+        out.code = int(error.code)
         if packet_out is not None:
             out.packet_out.packet_out.CopyFrom(packet_out)
         elif digest_list_ack is not None:
@@ -304,27 +342,57 @@ class P4RuntimeServer:
         engine = self.device.engine
         while not self._stopping.is_set():
             try:
-                if not engine.wait_events(0.25):
-                    continue
-                for event in engine.events():
-                    if isinstance(event, PacketIn):
-                        self._packet_in(event.frame)
+                events = engine.events() if engine.wait_events(self._patience()) else []
+                self._handle(events)
             except EngineError as error:
                 LOG.error("events: %s", error)
-                if self._stopping.wait(0.25):
+                if self._stopping.wait(POLL):
                     return
+            except Exception:
+                LOG.exception("events")
 
-    def _packet_in(self, frame: bytes) -> None:
-        config = self.device.active
-        primary = self.device.arbiter.primary
-        if config is None or not isinstance(primary, Stream):
-            return
+    def _patience(self) -> float:
+        """Seconds to wait for events at most: until the next digest list is due."""
+        with self.device.lock:
+            config = self.device.active
+            due = None if config is None else config.pipeline.digests.next_deadline()
+        if due is None:
+            return POLL
+        return min(POLL, max(0.0, (due - time.monotonic_ns()) / 1e9))
+
+    def _handle(self, events: list[EngineEvent]) -> None:
+        """Pass on what the data plane has to say."""
+        device = self.device
+        idle = [event for event in events if isinstance(event, IdleTimeout)]
+        with device.lock:
+            config = device.active
+            if config is None:
+                return
+            pipeline = config.pipeline
+            streams = [item for item in device.arbiter.primaries() if isinstance(item, Stream)]
+            now = time.monotonic_ns()
+            for event in events:
+                if isinstance(event, PacketIn):
+                    self._packet_in(pipeline.packet_in, event.frame, streams)
+                elif isinstance(event, Digest):
+                    pipeline.digests.add(event.name, event.values, now)
+            messages = pipeline.digests.due(now, time.time_ns())
+            if idle and (entries := pipeline.idle_entries(idle)):
+                messages.append(encode_idle(entries, time.time_ns()))
+            for message in messages:
+                for stream in streams:
+                    stream.offer(message)
+
+    @staticmethod
+    def _packet_in(header: ControllerHeader, frame: bytes, streams: list[Stream]) -> None:
         try:
-            metadata, payload = config.pipeline.packet_in.unpack(frame)
+            metadata, payload = header.unpack(frame)
         except P4RTError as error:
             LOG.warning("packet in dropped: %s", error.message)
             return
-        primary.offer(encode_packet_in(metadata, payload))
+        message = encode_packet_in(metadata, payload)
+        for stream in streams:
+            stream.offer(message)
 
 
 def encode_packet_in(metadata: list[tuple[int, bytes]], payload: bytes) -> bytes:
@@ -333,6 +401,12 @@ def encode_packet_in(metadata: list[tuple[int, bytes]], payload: bytes) -> bytes
     for field_id, value in metadata:
         body += wire.field_bytes(2, wire.field_varint(1, field_id) + wire.field_bytes(2, value))
     return wire.field_bytes(2, body)
+
+
+def encode_idle(entries: list[bytes], wall_ns: int) -> bytes:
+    """A serialised StreamMessageResponse with an IdleTimeoutNotification."""
+    body = b"".join(wire.field_bytes(1, entry) for entry in entries)
+    return wire.field_bytes(4, body + wire.field_varint(2, wall_ns))
 
 
 def server_credentials(
@@ -350,11 +424,3 @@ def server_credentials(
     return grpc.ssl_server_credentials(
         [(read(key), read(cert))], root_certificates=roots, require_client_auth=client_auth
     )
-
-
-def _abort(context: grpc.ServicerContext, error: P4RTError | BatchError) -> None:
-    if isinstance(error, BatchError):
-        context.set_trailing_metadata((("grpc-status-details-bin", status_details(error)),))
-        context.abort(grpc.StatusCode.UNKNOWN, str(error))
-    else:
-        context.abort(_STATUS[error.code], error.message)

@@ -72,35 +72,87 @@ def unimplemented(message: str) -> P4RTError:
     return P4RTError(Code.UNIMPLEMENTED, message)
 
 
-_SPACE = b"softswitch"
+SPACE = "softswitch"
+"""Error space of our messages; its codes are the canonical ones."""
 _TYPE_URL = b"type.googleapis.com/p4.v1.Error"
-_OK_DETAIL = wire.field_bytes(3, wire.field_bytes(1, _TYPE_URL))
-_TRAILER_BUDGET = 6_000
-"""gRPC clients accept 8 KiB of metadata by default; past this, messages are left out."""
+_SHORT_URL = b"/p4.v1.Error"
+"""As valid for Any: everything before the last slash may be left out."""
+
+METADATA_LIMIT = 8192
+"""Bytes of trailing metadata that gRPC clients accept unless told otherwise."""
+_OTHER = 220
+"""Bytes of the other trailers, and of names and overhead of ours (32 per entry)."""
+_MAX_MESSAGE = 400
 
 
-def _detail(error: P4RTError, with_message: bool) -> bytes:
+def _any(url: bytes, body: bytes) -> bytes:
+    value = wire.field_bytes(2, body) if body else b""
+    return wire.field_bytes(3, wire.field_bytes(1, url) + value)
+
+
+def _error(error: P4RTError | None, with_message: bool) -> bytes:
+    """Body of p4.v1.Error; empty for OK."""
+    if error is None:
+        return b""
     body = wire.field_varint(1, error.code)
     if with_message:
-        body += wire.field_bytes(2, error.message.encode()) + wire.field_bytes(3, _SPACE)
-    any_message = wire.field_bytes(1, _TYPE_URL) + wire.field_bytes(2, body)
-    return wire.field_bytes(3, any_message)
+        body += wire.field_bytes(2, error.message.encode())
+        body += wire.field_bytes(3, SPACE.encode()) + wire.field_varint(4, error.code)
+    return body
 
 
-def status_details(batch: BatchError) -> bytes:
-    """The serialised google.rpc.Status for a failed batch.
-
-    Every element has its code; messages are kept for the first failures as long as the
-    trailer stays within what gRPC clients accept by default.
-    """
-    head = wire.field_varint(1, Code.UNKNOWN) + wire.field_bytes(2, str(batch).encode())
-    parts = [head]
-    spare = _TRAILER_BUDGET - len(head) - len(batch.errors) * (len(_OK_DETAIL) + 4)
-    for error in batch.errors:
+def batch_text(batch: BatchError) -> str:
+    """The status message: what failed first, and in short the codes of all that failed."""
+    runs: list[tuple[int, int, Code]] = []
+    for index, error in enumerate(batch.errors):
         if error is None:
-            parts.append(_OK_DETAIL)
             continue
-        cost = len(error.message) + len(_SPACE) + 8
-        parts.append(_detail(error, spare >= cost))
-        spare -= cost
-    return b"".join(parts)
+        if runs and runs[-1][1] == index - 1 and runs[-1][2] == error.code:
+            runs[-1] = (runs[-1][0], index, error.code)
+        else:
+            runs.append((index, index, error.code))
+    text = str(batch)
+    if len(runs) == 1 and runs[0][0] == runs[0][1]:
+        return text
+    parts = []
+    size = len(text)
+    for first, last, code in runs:
+        part = f"{first if first == last else f'{first}-{last}'} {code.name}"
+        size += len(part) + 2
+        if size > _MAX_MESSAGE:
+            parts.append("...")
+            break
+        parts.append(part)
+    return f"{text}; all: {', '.join(parts)}"
+
+
+def status_details(batch: BatchError, text: str, limit: int = METADATA_LIMIT) -> bytes:
+    """The serialised google.rpc.Status for a failed batch, one p4.v1.Error per update.
+
+    A client refuses trailers past its limit and then knows nothing, so this stays below
+    `limit` (base64 included, which adds a third): messages go first, from the last update on,
+    then the long form of the type URL, and in batches of more than some 290 updates the last
+    updates' errors, for which `text` gives codes by index.
+    """
+    head = wire.field_varint(1, Code.UNKNOWN) + wire.field_bytes(2, text.encode())
+    room = (limit - _OTHER - len(text.encode())) * 3 // 4 - len(head)
+    bare = [_error(error, False) for error in batch.errors]
+    url = _TYPE_URL
+    plain = [_any(url, body) for body in bare]
+    if sum(map(len, plain)) > room:
+        url = _SHORT_URL
+        plain = [_any(url, body) for body in bare]
+    spare = room - sum(map(len, plain))
+    out: list[bytes] = []
+    size = 0
+    for error, detail in zip(batch.errors, plain, strict=True):
+        if error is not None and spare > 0:
+            full = _any(url, _error(error, True))
+            if len(full) - len(detail) <= spare:
+                spare -= len(full) - len(detail)
+                detail = full
+        size += len(detail)
+        if size > room:
+            break
+        out.append(detail)
+    return head + b"".join(out)

@@ -7,21 +7,37 @@ before the engine is called, so a refused update changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.engine import Engine
-from softswitch.engine.types import ActionCall, CounterValue, Entry, GroupRef, MemberRef
+from softswitch.engine.types import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    GroupRef,
+    MemberRef,
+    MeterRate,
+)
 from softswitch.p4rt import wire
+from softswitch.p4rt.journal import Journal
 from softswitch.p4rt.matching import Key
-from softswitch.p4rt.meters import from_rates, to_rates
+from softswitch.p4rt.meters import from_rates, refuse_color_counters, to_rates
 from softswitch.p4rt.profiles import OneShot, ProfileStore
 from softswitch.p4rt.schema import TableSpec
-from softswitch.p4rt.status import Code, P4RTError, invalid, not_found
+from softswitch.p4rt.status import Code, P4RTError, invalid, not_found, unimplemented
 
 INSERT, MODIFY, DELETE = 1, 2, 3
+MAX_COUNT = (1 << 63) - 1
+
+
+class Resources(NamedTuple):
+    """Direct resources that an update sets: None leaves the counter, makes the meter green."""
+
+    counter: CounterValue | None
+    rates: tuple[MeterRate, ...] | None
 
 
 class EntryRec:
@@ -49,16 +65,36 @@ class EntryRec:
         self.encoded: bytes | None = None
 
 
+class _State(NamedTuple):
+    """What an update can change of an entry."""
+
+    kind: int
+    target: ActionCall | int | OneShot
+    controller_metadata: int
+    metadata: bytes
+    idle_timeout_ns: int
+    resources: Resources
+
+
 class TableStore:
     """One table."""
 
-    def __init__(self, spec: TableSpec, engine: Engine, profile: ProfileStore | None) -> None:
+    def __init__(
+        self,
+        spec: TableSpec,
+        engine: Engine,
+        profile: ProfileStore | None,
+        journal: Journal | None = None,
+    ) -> None:
         self.spec = spec
         self._engine = engine
         self._profile = profile
+        self._journal = journal or Journal()
         self.entries: dict[Key, EntryRec] = {}
         self.default = EntryRec(0, wire.NO_ACTION, 0)
         self.default_changed = False
+        self.initial: frozenset[Key] = frozenset()
+        """Keys of entries that the program came with and clients may change."""
         self._reset_default()
         self._load_initial()
 
@@ -80,6 +116,13 @@ class TableStore:
             record = EntryRec(entry.handle, wire.ACTION, entry.action)
             record.const = entry.const or self.spec.is_const
             self.entries[key] = record
+        self.initial = frozenset(key for key, item in self.entries.items() if not item.const)
+
+    def drop_initial(self, before: TableStore) -> None:
+        """Delete initial entries that `before` (of the pipeline before) knows or knew."""
+        for key in self.initial:
+            if key in before.initial or key in before.entries:
+                self._remove(key)
 
     # -- writing
     def write(self, update_type: int, raw: wire.RawEntry) -> None:
@@ -88,8 +131,7 @@ class TableStore:
             raise invalid(f"table {self.spec.name}: is_const cannot be set by a client")
         if raw.is_default_action:
             self._write_default(update_type, raw)
-            return
-        if update_type == INSERT:
+        elif update_type == INSERT:
             self._insert(raw)
         elif update_type == MODIFY:
             self._modify(raw)
@@ -107,28 +149,41 @@ class TableStore:
             raise P4RTError(Code.ALREADY_EXISTS, f"table {spec.name}: the entry exists")
         if raw.action_kind == wire.NO_ACTION:
             raise invalid(f"table {spec.name}: an action is needed")
-        self._check_resources(raw)
+        resources = self._resources(raw)
         kind, target = self._target(raw)
-        try:
-            handle = self._engine.table_add(
-                spec.name,
-                spec.key.match_values(key),
-                self._entry(kind, target),
-                key[-1],
-                raw.idle_timeout_ns,
-            )
-        except Exception:
-            self._drop_oneshot(target)
-            raise
-        record = EntryRec(handle, kind, target)
+        record = EntryRec(0, kind, target)
         record.controller_metadata = raw.controller_metadata
         record.metadata = raw.metadata
         record.idle_timeout_ns = raw.idle_timeout_ns
+        try:
+            self._add(key, record)
+        except Exception:
+            self._drop_oneshot(target)
+            raise
+        if resources is not None:
+            self._set_resources(record, resources, insert=True)
+        if self._journal.active:
+            self._journal.note(lambda: self._remove(key))
+
+    def _add(self, key: Key, record: EntryRec) -> None:
+        """Put a record into the engine and the store."""
+        spec = self.spec
+        record.handle = self._engine.table_add(
+            spec.name,
+            spec.key.match_values(key),
+            self._entry(record.kind, record.target),
+            key[-1],
+            record.idle_timeout_ns,
+        )
         self.entries[key] = record
-        self._use(kind, target, 1)
-        self._write_counter(handle, raw)
-        if raw.meter_config is not None:
-            self._write_meter(handle, raw)
+        self._use(record.kind, record.target, 1)
+
+    def _remove(self, key: Key) -> None:
+        record = self.entries[key]
+        self._engine.table_delete(self.spec.name, record.handle)
+        del self.entries[key]
+        self._use(record.kind, record.target, -1)
+        self._drop_oneshot(record.target)
 
     def _modify(self, raw: wire.RawEntry) -> None:
         spec = self.spec
@@ -138,9 +193,12 @@ class TableStore:
             raise not_found(f"table {spec.name}: there is no such entry")
         if record.const and raw.action_kind != wire.NO_ACTION:
             raise P4RTError(Code.PERMISSION_DENIED, f"table {spec.name}: the entry is const")
-        self._check_resources(raw)
+        resources = self._resources(raw)
+        noting = self._journal.active
+        before = self._state(record) if noting else None
         if raw.action_kind != wire.NO_ACTION:
             kind, target = self._target(raw)
+            old_kind, old_target = record.kind, record.target
             try:
                 self._engine.table_modify(
                     spec.name, record.handle, self._entry(kind, target), raw.idle_timeout_ns
@@ -149,10 +207,10 @@ class TableStore:
                 self._drop_oneshot(target)
                 raise
             self._use(kind, target, 1)
-            self._use(record.kind, record.target, -1)
-            self._drop_oneshot(record.target)
+            self._use(old_kind, old_target, -1)
             record.kind, record.target = kind, target
-        elif raw.idle_timeout_ns != record.idle_timeout_ns:
+            self._drop_oneshot(old_target)
+        elif raw.idle_timeout_ns != record.idle_timeout_ns and not record.const:
             same = self._entry(record.kind, record.target)
             self._engine.table_modify(spec.name, record.handle, same, raw.idle_timeout_ns)
         if not record.const:
@@ -160,9 +218,10 @@ class TableStore:
             record.metadata = raw.metadata
             record.idle_timeout_ns = raw.idle_timeout_ns
         record.encoded = None
-        self._write_counter(record.handle, raw)
-        if spec.direct_meter:
-            self._write_meter(record.handle, raw)
+        if resources is not None:
+            self._set_resources(record, resources)
+        if before is not None:
+            self._journal.note(lambda: self._restore(record, before))
 
     def _delete(self, raw: wire.RawEntry) -> None:
         spec = self.spec
@@ -172,10 +231,10 @@ class TableStore:
             raise P4RTError(Code.PERMISSION_DENIED, f"table {spec.name}: the entry is const")
         if record is None:
             raise not_found(f"table {spec.name}: there is no such entry")
-        self._engine.table_delete(spec.name, record.handle)
-        del self.entries[key]
-        self._use(record.kind, record.target, -1)
-        self._drop_oneshot(record.target)
+        before = self._state(record) if self._journal.active else None
+        self._remove(key)
+        if before is not None:
+            self._journal.note(lambda: self._reinstate(key, record, before))
 
     def _write_default(self, update_type: int, raw: wire.RawEntry) -> None:
         spec = self.spec
@@ -185,32 +244,96 @@ class TableStore:
             raise invalid(f"table {spec.name}: the default entry has no match and no priority")
         if raw.idle_timeout_ns or raw.time_since_last_hit is not None:
             raise invalid(f"table {spec.name}: the default entry has no idle timeout")
-        self._check_resources(raw)
-        if raw.action_kind == wire.NO_ACTION:
-            if not spec.const_default and self._profile is None:
-                self._engine.table_set_default(spec.name, None)
-                self._reset_default()
-            self._write_counter(None, raw)
-            return
-        if spec.const_default:
-            raise P4RTError(
-                Code.PERMISSION_DENIED, f"table {spec.name}: its default entry is const"
-            )
-        if self._profile is not None:
-            raise P4RTError(
-                Code.PERMISSION_DENIED,
-                f"table {spec.name}: the default entry of a table with an action profile is const",
-            )
-        if not isinstance(raw.action, wire.RawAction):
-            raise invalid(f"table {spec.name}: the default entry needs an action")
-        call = spec.decode_action(raw.action, default=True)
-        self._engine.table_set_default(spec.name, call)
-        record = EntryRec(0, wire.ACTION, call)
-        record.controller_metadata = raw.controller_metadata
-        record.metadata = raw.metadata
-        self.default = record
-        self.default_changed = True
-        self._write_counter(None, raw)
+        if raw.meter_config is not None and spec.direct_meter:
+            raise unimplemented(f"table {spec.name}: the default entry has no direct meter")
+        resources = self._resources(raw)
+        counter = None if resources is None else resources.counter
+        fixed = spec.const_default or self._profile is not None
+        if fixed and (raw.action_kind != wire.NO_ACTION or counter is None):
+            why = "is const" if spec.const_default else "of a table with an action profile is const"
+            raise P4RTError(Code.PERMISSION_DENIED, f"table {spec.name}: its default entry {why}")
+        record = self.default
+        if raw.action_kind != wire.NO_ACTION:
+            if not isinstance(raw.action, wire.RawAction):
+                raise invalid(f"table {spec.name}: the default entry needs an action")
+            call = spec.decode_action(raw.action, default=True)
+            record = EntryRec(0, wire.ACTION, call)
+            record.controller_metadata = raw.controller_metadata
+            record.metadata = raw.metadata
+        before = self._default_state() if self._journal.active else None
+        if record is not self.default:
+            self._engine.table_set_default(spec.name, record.target)  # type: ignore[arg-type]
+            self.default = record
+            self.default_changed = True
+        elif not fixed:
+            self._engine.table_set_default(spec.name, None)
+            self._reset_default()
+            if spec.direct_counter and counter is None:
+                counter = CounterValue(0, 0)
+        if counter is not None:
+            self._engine.direct_counter_write(spec.name, None, counter)
+        if before is not None:
+            self._journal.note(before)
+
+    # -- taking back
+    def _state(self, record: EntryRec) -> _State:
+        name, handle = self.spec.name, record.handle
+        counter = rates = None
+        if self.spec.direct_counter:
+            counter = self._engine.direct_counter_read(name, handle)
+        if self.spec.direct_meter:
+            rates = self._engine.direct_meter_get(name, handle)
+        return _State(
+            record.kind,
+            record.target,
+            record.controller_metadata,
+            record.metadata,
+            record.idle_timeout_ns,
+            Resources(counter, rates),
+        )
+
+    def _restore(self, record: EntryRec, state: _State) -> None:
+        """Make an entry what it was."""
+        new = record.target
+        if state.target is not new:
+            self._revive_oneshot(state.target)
+            self._use(state.kind, state.target, 1)
+            self._use(record.kind, new, -1)
+        record.kind, record.target = state.kind, state.target
+        if not record.const:
+            entry = self._entry(state.kind, state.target)
+            self._engine.table_modify(self.spec.name, record.handle, entry, state.idle_timeout_ns)
+        if state.target is not new:
+            self._drop_oneshot(new)
+        self._remember(record, state)
+
+    def _reinstate(self, key: Key, record: EntryRec, state: _State) -> None:
+        """Bring a deleted entry back."""
+        self._revive_oneshot(state.target)
+        self._add(key, record)
+        self._remember(record, state)
+
+    def _remember(self, record: EntryRec, state: _State) -> None:
+        record.controller_metadata = state.controller_metadata
+        record.metadata = state.metadata
+        record.idle_timeout_ns = state.idle_timeout_ns
+        record.encoded = None
+        self._set_resources(record, state.resources)
+
+    def _default_state(self) -> Callable[[], None]:
+        record, changed = self.default, self.default_changed
+        name = self.spec.name
+        count = self._engine.direct_counter_read(name, None) if self.spec.direct_counter else None
+
+        def restore() -> None:
+            if not (self.spec.const_default or self._profile is not None):
+                target = record.target if changed else None
+                self._engine.table_set_default(name, target)  # type: ignore[arg-type]
+            self.default, self.default_changed = record, changed
+            if count is not None:
+                self._engine.direct_counter_write(name, None, count)
+
+        return restore
 
     # -- parts of an update
     def _target(self, raw: wire.RawEntry) -> tuple[int, ActionCall | int | OneShot]:
@@ -263,17 +386,13 @@ class TableStore:
         if isinstance(target, OneShot) and self._profile is not None:
             self._profile.oneshot_delete(target)
 
-    def _check_resources(self, raw: wire.RawEntry) -> None:
+    def _revive_oneshot(self, target: ActionCall | int | OneShot) -> None:
+        if isinstance(target, OneShot) and self._profile is not None:
+            self._profile.oneshot_revive(target)
+
+    def _resources(self, raw: wire.RawEntry) -> Resources | None:
+        """The direct resources an update sets, checked; None when the table has none."""
         spec = self.spec
-        if raw.counter_data is not None and not spec.direct_counter:
-            raise invalid(f"table {spec.name}: has no direct counter; counter_data is set")
-        if raw.meter_config is not None and not spec.direct_meter:
-            raise invalid(f"table {spec.name}: has no direct meter; meter_config is set")
-        if raw.meter_counter_data is not None:
-            if not spec.direct_meter:
-                raise invalid(f"table {spec.name}: has no direct meter; meter_counter_data is set")
-            if any(value for _, value in wire.fields(raw.meter_counter_data)):
-                raise invalid(f"table {spec.name}: meter_counter_data can only be reset to 0")
         if raw.idle_timeout_ns or raw.time_since_last_hit is not None:
             if not spec.idle_timeout:
                 raise invalid(f"table {spec.name}: has no idle timeout")
@@ -281,19 +400,31 @@ class TableStore:
                 raise invalid(f"table {spec.name}: time_since_last_hit is read-only")
             if raw.idle_timeout_ns < 0:
                 raise invalid(f"table {spec.name}: idle_timeout_ns is negative")
-
-    def _write_counter(self, handle: int | None, raw: wire.RawEntry) -> None:
+        counter = rates = None
         if raw.counter_data is not None:
-            packets, octets = wire.decode_counter_data(raw.counter_data)
-            value = CounterValue(packets, octets)
-            self._engine.direct_counter_write(self.spec.name, handle, value)
-
-    def _write_meter(self, handle: int, raw: wire.RawEntry) -> None:
-        rates = None
+            if not spec.direct_counter:
+                raise invalid(f"table {spec.name}: has no direct counter; counter_data is set")
+            counter = count(*wire.decode_counter_data(raw.counter_data), f"table {spec.name}")
         if raw.meter_config is not None:
-            config = p4runtime_pb2.MeterConfig.FromString(raw.meter_config)
-            rates = to_rates(config, f"table {self.spec.name}: meter_config")
-        self._engine.direct_meter_set(self.spec.name, handle, rates)
+            if not spec.direct_meter:
+                raise invalid(f"table {spec.name}: has no direct meter; meter_config is set")
+            try:
+                config = p4runtime_pb2.MeterConfig.FromString(raw.meter_config)
+            except Exception:
+                raise invalid(f"table {spec.name}: malformed meter_config") from None
+            rates = to_rates(config, f"table {spec.name}: meter_config", spec.meter_kind)
+        if raw.meter_counter_data is not None:
+            if not spec.direct_meter:
+                raise invalid(f"table {spec.name}: has no direct meter; meter_counter_data is set")
+            refuse_color_counters(True, f"table {spec.name}")
+        return Resources(counter, rates) if spec.direct_counter or spec.direct_meter else None
+
+    def _set_resources(self, record: EntryRec, resources: Resources, insert: bool = False) -> None:
+        name = self.spec.name
+        if resources.counter is not None:
+            self._engine.direct_counter_write(name, record.handle, resources.counter)
+        if self.spec.direct_meter and not (insert and resources.rates is None):
+            self._engine.direct_meter_set(name, record.handle, resources.rates)
 
     # -- direct counters by themselves
     def record(self, raw: wire.RawEntry) -> EntryRec:
@@ -305,6 +436,14 @@ class TableStore:
             raise not_found(f"table {self.spec.name}: there is no such entry")
         return record
 
+    def put_counter(self, record: EntryRec, value: CounterValue) -> None:
+        """Set the direct counter of an entry, or of the default."""
+        self._engine.direct_counter_write(self.spec.name, self.handle(record), value)
+
+    def put_meter(self, record: EntryRec, rates: tuple[MeterRate, ...] | None) -> None:
+        """Set the direct meter of an entry; None makes every packet green."""
+        self._engine.direct_meter_set(self.spec.name, record.handle, rates)
+
     def handle(self, record: EntryRec) -> int | None:
         """Engine handle; None for the default entry."""
         return None if record is self.default else record.handle
@@ -312,25 +451,33 @@ class TableStore:
     # -- reading
     def read(self, raw: wire.RawEntry) -> Iterator[bytes]:
         """Bodies of Entity for the entries that `raw` selects."""
-        idle = raw.time_since_last_hit is not None
-        if idle and (not self.spec.idle_timeout or raw.is_default_action):
-            raise invalid(f"table {self.spec.name}: has no idle timeout")
+        spec = self.spec
+        idle = raw.time_since_last_hit is not None and spec.idle_timeout
+        asked = raw.table_id and raw.time_since_last_hit is not None
+        if asked and (not spec.idle_timeout or raw.is_default_action):
+            raise invalid(f"table {spec.name}: has no idle timeout")
+        refuse_color_counters(raw.meter_counter_data is not None, f"table {spec.name}")
         for key, record in self.select(raw):
             body = self.encode(key, record)
-            if raw.counter_data is not None and self.spec.direct_counter:
-                value = self._engine.direct_counter_read(self.spec.name, self.handle(record))
+            if raw.counter_data is not None and spec.direct_counter:
+                value = self._engine.direct_counter_read(spec.name, self.handle(record))
                 body += wire.field_bytes(7, wire.counter_data(value.packets, value.bytes))
-            if raw.meter_config is not None and self.spec.direct_meter and key is not None:
-                rates = self._engine.direct_meter_get(self.spec.name, record.handle)
+            if raw.meter_config is not None and spec.direct_meter and key is not None:
+                rates = self._engine.direct_meter_get(spec.name, record.handle)
                 if rates:
                     body += wire.field_bytes(6, from_rates(rates).SerializeToString())
-            if idle:
-                elapsed = self._engine.entry_idle_ns(self.spec.name, record.handle)
+            if idle and key is not None:
+                elapsed = max(0, self._engine.entry_idle_ns(spec.name, record.handle))
                 body += wire.field_bytes(10, wire.field_varint(1, elapsed))
             yield wire.field_bytes(2, body)
 
     def select(self, raw: wire.RawEntry) -> Iterator[tuple[Key | None, EntryRec]]:
         """(key, record) of the entries a read request selects; key None: the default."""
+        if raw.action_kind not in (wire.NO_ACTION, wire.ACTION):
+            raise invalid(
+                f"table {self.spec.name}: entries can be selected by action id, not by member, "
+                "group or action set"
+            )
         if raw.is_default_action:
             if raw.match or raw.priority:
                 raise invalid(
@@ -339,13 +486,17 @@ class TableStore:
             if self._wanted(raw, None, self.default):
                 yield None, self.default
             return
-        if raw.match:
-            key = self.spec.key.key(raw.match, raw.priority)
+        codec = self.spec.key
+        if raw.match and (raw.priority or not codec.needs_priority):
+            key = codec.key(raw.match, raw.priority)
             record = self.entries.get(key)
             if record is not None and self._wanted(raw, key, record):
                 yield key, record
             return
+        match = tuple(codec.decode(raw.match)) if raw.match else None
         for key, record in list(self.entries.items()):
+            if match is not None and key[:-1] != match:
+                continue
             if self._wanted(raw, key, record):
                 yield key, record
 
@@ -365,6 +516,12 @@ class TableStore:
                 )
             return isinstance(record.target, ActionCall) and record.target.name == action.name
         return True
+
+    def idle_entries(self, handles: Iterable[int]) -> list[bytes]:
+        """Bodies of TableEntry for an IdleTimeoutNotification; unknown handles are left out."""
+        by_handle = {record.handle: key for key, record in self.entries.items()}
+        keys = [by_handle[handle] for handle in handles if handle in by_handle]
+        return [self.encode(key, self.entries[key]) for key in keys]
 
     def encode(self, key: Key | None, record: EntryRec) -> bytes:
         """Body of TableEntry without direct resources; kept for the next read."""
@@ -400,3 +557,10 @@ class TableStore:
         if isinstance(target, OneShot) and self._profile is not None:
             return wire.field_bytes(4, self._profile.encode_oneshot(target))
         return b""
+
+
+def count(packets: int, octets: int, what: str) -> CounterValue:
+    """A counter value from CounterData; INVALID_ARGUMENT when negative."""
+    if not (0 <= packets <= MAX_COUNT and 0 <= octets <= MAX_COUNT):
+        raise invalid(f"{what}: counts cannot be negative")
+    return CounterValue(packets, octets)

@@ -1,4 +1,4 @@
-"""Parser value sets. The engine knows exact values of one field."""
+"""Parser value sets: exact values of one or more fields, as bmv2 (and the engine) has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from softswitch.engine import Engine
 from softswitch.p4rt import wire
+from softswitch.p4rt.journal import Journal
 from softswitch.p4rt.schema import ValueSetSpec
 from softswitch.p4rt.status import Code, P4RTError, invalid, unimplemented
 
@@ -16,8 +17,14 @@ MODIFY = 2
 class ValueSets:
     """All value sets of a program."""
 
-    def __init__(self, engine: Engine, specs: Mapping[int, ValueSetSpec]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        specs: Mapping[int, ValueSetSpec],
+        journal: Journal | None = None,
+    ) -> None:
         self._engine = engine
+        self._journal = journal or Journal()
         self._specs = specs
         self._members: dict[int, list[tuple[Any, ...]]] = {key: [] for key in specs}
 
@@ -32,8 +39,8 @@ class ValueSets:
         spec = self._spec(entry.value_set_id)
         if update_type != MODIFY:
             raise invalid(f"value set {spec.name}: only MODIFY is possible")
-        if len(spec.key.fields) != 1 or spec.key.fields[0].kind != wire.EXACT:
-            raise unimplemented(f"value set {spec.name}: only one exact field is supported")
+        if any(item.kind != wire.EXACT for item in spec.key.fields):
+            raise unimplemented(f"value set {spec.name}: only exact fields are supported")
         if spec.size and len(entry.members) > spec.size:
             raise P4RTError(
                 Code.RESOURCE_EXHAUSTED,
@@ -48,11 +55,17 @@ class ValueSets:
                 matches.append(wire.RawMatch(item.field_id, wire.EXACT, item.exact.value))
             key = tuple(spec.key.decode(matches))
             if key in members:
+                values = ", ".join(hex(value) for value in key)
                 raise P4RTError(
-                    Code.ALREADY_EXISTS, f"value set {spec.name}: {key[0]:#x} is given twice"
+                    Code.ALREADY_EXISTS, f"value set {spec.name}: {values} is given twice"
                 )
             members.append(key)
-        self._engine.value_set_set(spec.name, [key[0] for key in members])
+        old = self._members[spec.id]
+        self._put(spec, members)
+        self._journal.note(lambda: self._put(spec, old))
+
+    def _put(self, spec: ValueSetSpec, members: list[tuple[Any, ...]]) -> None:
+        self._engine.value_set_set(spec.name, [_pack(spec, key) for key in members])
         self._members[spec.id] = members
 
     def read(self, entry: Any) -> Iterator[bytes]:
@@ -68,3 +81,11 @@ class ValueSets:
                 )
                 body += wire.field_bytes(2, match)
             yield wire.field_bytes(10, body)
+
+
+def _pack(spec: ValueSetSpec, key: tuple[int, ...]) -> int:
+    """The fields back to back, as the engine takes them."""
+    value = 0
+    for item, part in zip(spec.key.fields, key, strict=True):
+        value = value << item.width | part
+    return value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -43,6 +44,7 @@ class FakeEngine:
         self.loaded: Mapping[str, Any] | None = None
         self.calls = 0
         self.closed = False
+        self.held = 0
         self.frames: list[bytes] = []
         self._ports: dict[int, PortConfig] = {}
         self._up: dict[int, bool] = {}
@@ -70,7 +72,7 @@ class FakeEngine:
         return self._next
 
     # -- program
-    def load(self, program: Mapping[str, Any]) -> None:
+    def load(self, program: Mapping[str, Any], mutable: Collection[str] = ()) -> None:
         try:
             self._load(program)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -143,6 +145,11 @@ class FakeEngine:
     def stop(self) -> None: ...
     def close(self) -> None:
         self.closed = True
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        self.held += 1
+        yield
 
     # -- events
     def post(self, event: EngineEvent) -> None:

@@ -195,8 +195,10 @@ def test_order_of_checks(running: Running) -> None:
     assert code(lambda: list(stub.Read(pb.ReadRequest()))) == grpc.StatusCode.NOT_FOUND
     running.push()
     stub.Write(write_request())
-    atomic = write_request(atomicity=pb.WriteRequest.DATAPLANE_ATOMIC)
-    assert code(lambda: stub.Write(atomic)) == grpc.StatusCode.UNIMPLEMENTED
+    stub.Write(write_request(atomicity=pb.WriteRequest.DATAPLANE_ATOMIC))
+    assert code(lambda: stub.Write(write_request(atomicity=7))) == (
+        grpc.StatusCode.INVALID_ARGUMENT
+    )
     empty = pb.ReadRequest(device_id=1, entities=[pb.Entity()])
     assert code(lambda: list(stub.Read(empty))) == grpc.StatusCode.UNKNOWN
 

@@ -130,7 +130,7 @@ def test_update_types_and_entities(direct: Direct) -> None:
     assert direct.code(0, NET) == Code.INVALID_ARGUMENT
     assert direct.code(INSERT, pb.Entity()) == Code.INVALID_ARGUMENT
     assert direct.code(MODIFY, NET) == Code.NOT_FOUND
-    assert direct.code(INSERT, pb.DigestEntry(digest_id=1)) == Code.UNIMPLEMENTED
+    assert direct.code(INSERT, pb.Entity(extern_entry=pb.ExternEntry())) == Code.UNIMPLEMENTED
 
 
 def test_modify(direct: Direct) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4.v1 import p4runtime_pb2 as pb
@@ -11,7 +12,7 @@ from p4.v1 import p4runtime_pb2 as pb
 from softswitch.p4rt import wire
 from softswitch.p4rt.packetio import ControllerHeader
 from softswitch.p4rt.pipeline import raw_entry
-from softswitch.p4rt.status import BatchError, Code, P4RTError, invalid, status_details
+from softswitch.p4rt.status import BatchError, Code, P4RTError, batch_text, invalid, status_details
 from tests.p4rt.programs import p4info
 
 _u32 = st.integers(0, 2**32 - 1)
@@ -136,9 +137,11 @@ def test_status_details_are_what_clients_unpack() -> None:
     from google.rpc import status_pb2
 
     batch = BatchError("Write", [None, invalid("x" * 50), P4RTError(Code.NOT_FOUND, "gone"), None])
-    status = status_pb2.Status.FromString(status_details(batch))
+    text = batch_text(batch)
+    assert text.startswith(str(batch))
+    status = status_pb2.Status.FromString(status_details(batch, text))
     assert status.code == Code.UNKNOWN
-    assert status.message == str(batch)
+    assert status.message == text
     errors = []
     for detail in status.details:
         error = pb.Error()
@@ -147,9 +150,35 @@ def test_status_details_are_what_clients_unpack() -> None:
     assert errors == [(0, ""), (3, "x" * 50), (5, "gone"), (0, "")]
 
 
-def test_status_details_stay_within_default_metadata() -> None:
-    batch = BatchError("Write", [invalid("m" * 100)] * 120)
-    assert len(status_details(batch)) < 8192
+@pytest.mark.parametrize("count", [1, 120, 200, 290, 2000])
+def test_status_details_stay_within_default_metadata(count: int) -> None:
+    from google.rpc import status_pb2
+
+    faults = [None if index % 3 else invalid("m" * 100) for index in range(count)]
+    batch = BatchError("Write", faults)
+    text = batch_text(batch)
+    data = status_details(batch, text)
+    assert len(data) * 4 / 3 + len(text) < 8192 - 150
+    details = status_pb2.Status.FromString(data).details
+    codes = []
+    for detail in details:
+        error = pb.Error()
+        assert detail.Unpack(error)
+        codes.append(error.canonical_code)
+    assert codes == [3 if fault else 0 for fault in faults[: len(codes)]]
+    assert len(codes) == count if count <= 290 else 290 < len(codes) < count
+    # A client that accepts more gets everything.
+    everything = status_pb2.Status.FromString(status_details(batch, text, 1 << 20))
+    assert len(everything.details) == count
+    assert everything.details[0].type_url == "type.googleapis.com/p4.v1.Error"
+
+
+def test_text_of_a_batch_names_all_that_failed() -> None:
+    gone = P4RTError(Code.NOT_FOUND, "gone")
+    batch = BatchError("Write", [None, gone, gone, None, invalid("x"), gone])
+    assert batch_text(batch).endswith("; all: 1-2 NOT_FOUND, 4 INVALID_ARGUMENT, 5 NOT_FOUND")
+    many = [gone if index % 2 else None for index in range(2000)]
+    assert len(batch_text(BatchError("Write", many))) < 420
 
 
 def test_packet_headers() -> None:
