@@ -81,7 +81,7 @@ def planned_flows(plan: Plan) -> list[Flow]:
 
 def by_uplink(plan: Plan, flow: Flow) -> list[Flow]:
     """A flow in parts, one for each uplink that its EVs name, every EV once."""
-    field = plan.spec.ev_layout.uplink
+    field = plan.ev_layout.uplink
     parts: dict[int, list[int]] = {}
     for ev in dict.fromkeys(flow.evs):
         parts.setdefault(field.get(ev), []).append(ev)

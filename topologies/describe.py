@@ -84,7 +84,7 @@ def ev_json(plan: Plan, ev: int, src: str, dst: str, plane: int | None) -> dict[
     """
     planes = planes_of_ev(plan, ev) if plane is None else (plane,)
     if not planes:
-        named = plan.spec.ev_layout.plane.get(ev)
+        named = plan.ev_layout.plane.get(ev)
         raise ValueError(f"EV {ev:#010x} is of plane {named}, and planes are 0 to {_last(plan)}")
     label, sport = split_ev(ev, plan.spec.ev.order)
     found: dict[str, Any] = {
@@ -94,7 +94,7 @@ def ev_json(plan: Plan, ev: int, src: str, dst: str, plane: int | None) -> dict[
         "source_port": sport,
     }
     if plan.spec.mode != "ecmp":
-        found["fields"] = {f.name: f.get(ev) for f in plan.spec.ev_layout.fields}
+        found["fields"] = {f.name: f.get(ev) for f in plan.ev_layout.fields}
     found["paths"] = [
         _way_json(plan, a, b, p, ev) for p in planes for a, b in ((src, dst), (dst, src))
     ]

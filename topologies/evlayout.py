@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from topologies.ecmp import EvOrder
 
@@ -62,17 +63,17 @@ class EvLayout:
     plane_bits: int
     order: EvOrder = "label-high"
 
-    @property
+    @cached_property
     def uplink(self) -> EvField:
         """Hop 0: the uplink of the first T0."""
         return EvField("uplink", EV_BITS - self.uplink_bits, self.uplink_bits)
 
-    @property
+    @cached_property
     def plane(self) -> EvField:
         """The plane the EV belongs to."""
         return EvField("plane", self.uplink.shift - self.plane_bits, self.plane_bits)
 
-    @property
+    @cached_property
     def tag(self) -> EvField:
         """The rest."""
         return EvField("tag", 0, self.plane.shift)

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv6Address
 
-from topologies import ecmp
+from topologies import addressing, ecmp
 from topologies.plan import Plan, SwitchPlan
 
 NO_LINKS: frozenset[str] = frozenset()
@@ -67,7 +66,7 @@ def uplink_of(
     groups choose in ecmp mode only: in the others the EV has chosen.
     """
     if plan.spec.mode != "ecmp":
-        number = plan.spec.ev_layout.uplink.get(ev)
+        number = plan.ev_layout.uplink.get(ev)
         return switch.uplinks[number] if number < len(switch.uplinks) else None
     members = live_uplinks(switch, down) if failover_groups else switch.uplinks
     return ecmp.pick(_hash(plan, switch, src, dst, ev), members)
@@ -75,9 +74,18 @@ def uplink_of(
 
 def _hash(plan: Plan, switch: SwitchPlan, src: str, dst: str, ev: int) -> int:
     label, sport = ecmp.split_ev(ev, plan.spec.ev.order)
-    source = int(IPv6Address(plan.host(src).nics[switch.plane].ipv6))
-    target = int(IPv6Address(plan.host(dst).nics[switch.plane].ipv6))
-    return ecmp.flow_hash(switch.salt, source, target, label, sport)
+    return ecmp.flow_hash(
+        switch.salt,
+        _address(plan, src, switch.plane),
+        _address(plan, dst, switch.plane),
+        label,
+        sport,
+    )
+
+
+def _address(plan: Plan, host: str, plane: int) -> int:
+    found = plan.host(host)
+    return addressing.host_number(plane, found.t0, found.nics[plane].switch_port)
 
 
 def path_of(
@@ -143,7 +151,7 @@ def planned_evs(plan: Plan, plane: int, count: int | None = None) -> tuple[int, 
         return ()
     if count is None:
         count = (spec.ev.active + spec.ev.backup) // spec.planes
-    return tuple(spec.ev_layout.values(plane, spec.t1_per_plane, count))
+    return tuple(plan.ev_layout.values(plane, spec.t1_per_plane, count))
 
 
 def planes_of_ev(plan: Plan, ev: int) -> tuple[int, ...]:
@@ -151,7 +159,7 @@ def planes_of_ev(plan: Plan, ev: int) -> tuple[int, ...]:
     plane), or all of them in ecmp mode."""
     if plan.spec.mode == "ecmp":
         return tuple(range(plan.spec.planes))
-    plane = plan.spec.ev_layout.plane.get(ev)
+    plane = plan.ev_layout.plane.get(ev)
     return (plane,) if plane < plan.spec.planes else ()
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from topologies import addressing
+from topologies.evlayout import EvLayout
 from topologies.spec import FabricSpec
 from topologies.yamlspec import suggest
 
@@ -90,7 +92,7 @@ class SwitchPlan:
     """32-bit salt of the entropy hash; different for every switch."""
     ports: Mapping[int, PortPlan]
 
-    @property
+    @cached_property
     def uplinks(self) -> tuple[int, ...]:
         """Ports that face T1s, ascending (empty on a T1)."""
         return tuple(n for n, p in sorted(self.ports.items()) if p.kind == "t1")
@@ -185,6 +187,11 @@ class Plan:
     def mtu(self) -> int:
         """MTU of every interface."""
         return self.spec.mtu
+
+    @cached_property
+    def ev_layout(self) -> EvLayout:
+        """The spec's EV layout, computed once: paths need it for every EV."""
+        return self.spec.ev_layout
 
 
 def _get(kind: str, name: str, known: Mapping[str, T]) -> T:

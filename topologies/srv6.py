@@ -84,7 +84,7 @@ def encapsulation(plan: Plan, src: str, dst: str, plane: int) -> dict[str, Any]:
     """
     same = plan.host(src).t0 == plan.host(dst).t0
     first = sid_list(plan, src, dst, plane, None if same else 0)
-    uplink = plan.spec.ev_layout.uplink
+    uplink = plan.ev_layout.uplink
     inserts = [] if same else [[uplink.shift, uplink.width, address_shift(T1_PLACE)]]
     made: dict[str, Any] = {"base": str(first.destination), "inserts": inserts}
     if first.segment is not None:
