@@ -189,7 +189,7 @@ def _show(outcome: _Outcome, verbose: bool) -> None:
 
     result = outcome.result
     if result is None:
-        print(f"lab stf: {outcome.error}", file=sys.stderr)
+        print(f"lab stf: {outcome.error}", file=sys.stderr, flush=True)
         return
     if verbose:
         for line in result.trace:
@@ -205,7 +205,7 @@ def _show(outcome: _Outcome, verbose: bool) -> None:
         print(f"{outcome.test}: note: {note}")
     counts = f"{result.packets} packets in, {result.expected} expected"
     word = "pass" if result.passed else f"FAIL, {len(result.failures)} wrong"
-    print(f"{outcome.test}: {word} ({counts})")
+    print(f"{outcome.test}: {word} ({counts})", flush=True)
 
 
 def _table(outcomes: list[_Outcome], seconds: float) -> None:

@@ -134,7 +134,7 @@ def _spellings(name: str) -> list[str]:
     if dollar and digits.isdigit():
         name = f"{head}[{digits}]{tail[len(digits) :]}"
     found = [name, f"{name}$", f"{name}.$valid$", f"{name}.isValid()"]
-    for ending in (".valid", ".$valid$", ".$valid", ".isValid"):
+    for ending in (".valid", ".$valid$", ".$valid", ".isValid()", ".isValid"):
         if name.endswith(ending):
             stem = name[: -len(ending)]
             found += [f"{stem}.$valid$", f"{stem}.isValid()", f"{stem}$valid$"]
