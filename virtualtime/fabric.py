@@ -13,7 +13,7 @@ from controller.entities import Codec
 from controller.p4names import P4Names, load_p4info
 from controller.program import fabric_program
 from softswitch.ctl import changed_config
-from softswitch.engine import Engine, PortConfig
+from softswitch.engine import Compiled, Engine, PortConfig
 from softswitch.engine.net import PACKETS, Network
 from topologies.plan import Plan, SwitchPlan
 from topologies.spec import ETHERNET_BYTES
@@ -99,7 +99,7 @@ class VirtualFabric:
         self.plan = plan
         self.groups = dict(groups) if groups is not None else dict.fromkeys(plan.hosts, 0)
         packets = min(PACKETS, max(1 << 16, PACKETS_PER_HOST * len(plan.hosts)))
-        pipeline = json.loads(program.read_text())
+        pipeline = Compiled(json.loads(program.read_text()))
         codec = Codec(P4Names(load_p4info(p4info)))
         contents = fabric_program(plan, failover_groups=failover_groups)
         self.network = Network(ETHERNET_BYTES + plan.mtu, packets)
@@ -107,7 +107,7 @@ class VirtualFabric:
         self.ctl: dict[str, VirtualCtl] = {}
         for name, switch in plan.switches.items():
             engine = self._engine(switch, pipeline, seed)
-            install(engine, contents[name], codec)
+            install(engine, contents[name], codec, check=switch.plane == switch.index == 0)
             self.network.add(engine)
             self.engines[name] = engine
             self.ctl[name] = VirtualCtl(
@@ -128,7 +128,7 @@ class VirtualFabric:
             }
         self._count_cables()
 
-    def _engine(self, switch: SwitchPlan, pipeline: Mapping[str, Any], seed: int) -> Engine:
+    def _engine(self, switch: SwitchPlan, pipeline: Compiled, seed: int) -> Engine:
         engine = Engine(
             pipeline,
             # Every switch its own numbers, all of them from the run's seed.

@@ -3,7 +3,7 @@
 `Engine` is the switch; the other names are the plain values of its interface.
 """
 
-from softswitch.engine.engine import Engine
+from softswitch.engine.engine import Compiled, Engine
 from softswitch.engine.types import (
     DROP_CAUSES,
     QUEUE_LIMIT,
@@ -62,6 +62,7 @@ from softswitch.engine.types import (
 )
 
 __all__ = [
+    "Compiled",
     "Engine",
     "ActionCall",
     "ActionInfo",

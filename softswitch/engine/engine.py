@@ -62,6 +62,14 @@ def compile_program(program: Mapping[str, Any]) -> tuple[Generator, str]:
         raise ProgramError(f"malformed bmv2 JSON: {type(e).__name__}: {text}") from None
 
 
+class Compiled:
+    """A program compiled once, for many switches in one process. Raises ProgramError."""
+
+    def __init__(self, program: Mapping[str, Any], cache_dir: Path | None = None) -> None:
+        self.generator, source = compile_program(program)
+        self.path = native.build_pipeline(source, cache_dir)
+
+
 class Engine:
     """A bmv2-compatible switch as a sans-I/O object, with an optional real-time driver.
 
@@ -73,7 +81,7 @@ class Engine:
 
     def __init__(
         self,
-        program: Mapping[str, Any] | None = None,
+        program: Mapping[str, Any] | Compiled | None = None,
         *,
         seed: int = 0,
         priority_queues: int = 2,
@@ -109,15 +117,15 @@ class Engine:
 
     # -- program
 
-    def load(self, program: Mapping[str, Any], mutable: Collection[str] = ()) -> None:
+    def load(self, program: Mapping[str, Any] | Compiled, mutable: Collection[str] = ()) -> None:
         """Load or replace the pipeline: ports and their settings stay, tables are empty.
 
         `mutable`: tables whose `entries` in the JSON are a beginning only (P4 `entries`
         without `const`, which the JSON cannot say). Packets inside the switch are dropped
         (cause `reload`). Multicast groups and clone sessions are kept. Raises ProgramError, and then the old pipeline stays.
         """
-        gen, source = compile_program(program)
-        path = native.build_pipeline(source, self._cache)
+        compiled = program if isinstance(program, Compiled) else Compiled(program, self._cache)
+        gen, path = compiled.generator, compiled.path
         with self._lock:
             self._alive()
             err = self._ffi.new("char[]", 512)
