@@ -1,12 +1,14 @@
 """The events file: one JSON object per line, `t` (monotonic ns), `src`, `type` and the rest.
 
 Types: ev_state, loss_inferred, nack, rto, qp_state, completion, recv_completion, port,
-peer_ports, probe_result, workload, agent_error, sample (see `hosts.agent.sampling`).
+peer_ports, probe_result, path_probe, workload, agent_error, sample (see `hosts.agent.sampling`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ def describe(event: ev.Event) -> dict[str, Any]:
             "from": event.old.name,
             "to": event.new.name,
             "reason": event.reason,
+            "drops": event.drops,
         }
     if isinstance(event, ev.LossInferred):
         return {
@@ -98,14 +101,30 @@ def _describe_rare(event: ev.Event) -> dict[str, Any]:
             "plane": event.plane,
             "port": event.port,
             "rtt_ns": event.rtt_ns,
+            "svc_time": event.svc_time,
+        }
+    if isinstance(event, ev.PathProbeResult):
+        return {
+            "type": "path_probe",
+            "token": event.token,
+            "port": event.port,
+            "plane": event.port - 1,
+            "dst": str(ip_address(event.dst)),
+            "ev": event.ev,
+            "rtt_ns": event.rtt_ns,
         }
     return {"type": type(event).__name__, "qpn": event.qpn}
+
+
+Way = Callable[[int, int, int], dict[str, Any]]
 
 
 class EventLog:
     """Appends to the events file; whole lines are handed to the system by `flush`."""
 
-    def __init__(self, path: Path | None, src: str) -> None:
+    def __init__(self, path: Path | None, src: str, way: Way | None = None) -> None:
+        """way(qpn, port, ev): which way an EV goes, added to what happens to it."""
+        self._way = way
         self._file = path.open("a", encoding="utf-8") if path else None
         self._head = f'"src":{json.dumps(src)},'
         self._lines: list[str] = []
@@ -119,7 +138,10 @@ class EventLog:
     def endpoint(self, event: ev.Event) -> None:
         """An event of the endpoint."""
         if self._file is not None:
-            self.write(event.now, describe(event))
+            data = describe(event)
+            if self._way is not None and isinstance(event, ev.EvStateChange):
+                data.update(self._way(event.qpn, event.plane + 1, event.ev))
+            self.write(event.now, data)
 
     def flush(self) -> None:
         if self._file is not None and self._lines:

@@ -6,17 +6,20 @@ events; send what may leave.
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
 
 from hosts.agent.clock import Lateness, Poller, now_ns, set_realtime, set_timer_slack
 from hosts.agent.control import ControlServer
+from hosts.agent.controller import path_info
 from hosts.agent.eventlog import EventLog
 from hosts.agent.nic import LinkWatch, Nic, silence_kernel
 from hosts.agent.ops import Operations
@@ -24,10 +27,13 @@ from hosts.agent.sampling import sample
 from hosts.agent.settings import Settings
 from hosts.core.endpoint import Endpoint
 from hosts.wire.constants import UDP_PORTS
+from hosts.wire.frame import parse
 
 FRAMES_PER_TURN = 64
 FLUSH_RETRY_NS = 1_000_000
 MAX_REPORTED_ERRORS = 20
+PORT_ERRORS = frozenset((errno.ENETDOWN, errno.ENXIO, errno.ENODEV))
+BUSY_ERRORS = frozenset((errno.ENOBUFS, errno.EAGAIN, errno.ENOMEM, errno.EINTR))
 
 
 class Agent:
@@ -54,7 +60,7 @@ class Agent:
         for port in config.ports:
             interface = settings.interfaces[port.port]
             self.nics[port.port] = Nic(port.port, interface, udp_ports, ipv4=len(port.ip) == 4)
-        self.log = EventLog(events, name)
+        self.log = EventLog(events, name, partial(path_info, self.endpoint))
         self.ops = Operations(self)
         self._watch = LinkWatch()
         for port in config.ports:
@@ -110,7 +116,8 @@ class Agent:
         nics = self.nics
         self._served = now_ns()
         for port, frame in endpoint.frames_to_send(self._served):
-            nics[port].send(frame)
+            if not nics[port].send(frame):
+                self._send_failed(port, frame)
         if now >= self._next_sample:
             self._sample(now)
 
@@ -155,6 +162,15 @@ class Agent:
         self._update_ports()  # the kernel may tell late, see Nic.running
         self.log.write(now, sample(self))
         self.log.flush()
+
+    def _send_failed(self, port: int, frame: bytes) -> None:
+        """The kernel refused a frame: the port is down, or this path has failed (MTU, route)."""
+        if self.nics[port].last_errno in PORT_ERRORS:
+            self._update_port(port)
+        elif self.nics[port].last_errno not in BUSY_ERRORS:
+            packet = parse(frame, self.settings.endpoint.ev_packing)
+            if packet is not None:
+                self.endpoint.path_failure(port, packet.ev, now_ns())
 
     # -- ports --------------------------------------------------------------------------------
 

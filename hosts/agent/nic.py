@@ -40,6 +40,7 @@ class Nic:
         self.rx_packets = self.rx_bytes = 0
         self.tx_packets = self.tx_bytes = 0
         self.tx_errors: dict[str, int] = {}
+        self.last_errno = 0  # of the last frame that was refused
         self._drops = 0
         try:
             self.index = socket.if_nametoindex(interface)
@@ -92,6 +93,7 @@ class Nic:
         except OSError as error:
             cause = error.strerror or str(error)
             self.tx_errors[cause] = self.tx_errors.get(cause, 0) + 1
+            self.last_errno = error.errno or 0
             return False
         self.tx_packets += 1
         self.tx_bytes += len(frame)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosts.agent import settings as st
 from hosts.agent.control import Json, Later
+from hosts.agent.controller import ControllerOps
 from hosts.agent.fields import FieldError, Fields, address
 from hosts.agent.rawsend import RawSend
 from hosts.agent.workload import WR_ID_BASE, Workload, fill_random
@@ -43,6 +44,7 @@ class Operations:
         self.workloads: dict[int, Workload] = {}
         self._stops: dict[int, list[Later]] = {}
         self.raw: list[RawSend] = []
+        self.controller = ControllerOps(agent, self._qpn)
         self._ops: dict[str, Op] = {
             "hello": self.hello,
             "register_memory": self.register_memory,
@@ -60,11 +62,11 @@ class Operations:
             "workload_status": self.workload_status,
             "ev_table": self.ev_table,
             "set_ev_denied": self.set_ev_denied,
-            "probe_ev": self.probe_ev,
             "set_port": self.set_port,
             "send_raw": self.send_raw,
             "stats": self.stats,
             "stop": self.stop,
+            **self.controller.ops,
         }
 
     def handle(self, request: Json) -> Json | Later:
@@ -87,7 +89,8 @@ class Operations:
     # -- events from the loop -----------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Completions feed workloads and `poll`."""
+        """Completions feed workloads and `poll`; all go to the controller's operations."""
+        self.controller.on_event(event)
         if isinstance(event, Completion):
             workload = self.workloads.get(event.qpn)
             ok = event.status == Status.SUCCESS
@@ -240,7 +243,15 @@ class Operations:
 
     def create_qp(self, f: Fields) -> Json:
         request = {key: f.mapping(key, {}) for key in ("rto", "ev", "cc") if f.has(key)}
-        for key in ("mpr", "dynamic_mpr", "write_imm_limit", "first_psn", "trim_nack"):
+        for key in (
+            "mpr",
+            "dynamic_mpr",
+            "write_imm_limit",
+            "first_psn",
+            "trim_nack",
+            "svc_time",
+            "cc_profile",
+        ):
             if f.has(key):
                 request[key] = f.raw(key)
         f.done()
@@ -383,15 +394,6 @@ class Operations:
         denied = f.flag("denied")
         f.done()
         self._endpoint.set_ev_denied(qpn, ev, denied, self._agent.clock())
-        return {}
-
-    def probe_ev(self, f: Fields) -> Json:
-        """Start an EV probe; a probe_result event follows."""
-        qpn = self._qpn(f)
-        ev = f.integer("ev", low=0, high=0xFFFFFFFF)
-        timeout = f.integer("timeout_ns", None, 1)
-        f.done()
-        self._endpoint.probe_ev(qpn, ev, self._agent.clock(), timeout)
         return {}
 
     def set_port(self, f: Fields) -> Json:

@@ -1,7 +1,8 @@
 """The agent's configuration file (JSON) and the QP and peer objects of control requests.
 
     {"seed": 1, "pmtu": 4096, "time_scale": 1000, "udp_port": 4791, "ev_packing": "label-high",
-     "dscp": {"control": 46, ...}, "hop_limit": 64, "realtime": true,
+     "dscp": {"control": 46, ...}, "interop": "reference", "hop_limit": 64, "realtime": true,
+     "encap": {"fd00::2": {...}}, "receiver": {"drain_bps": 1000000000},
      "sample_interval_ns": 50000000,
      "ports": [{"port": 1, "interface": "h0-p0", "mac": "02:...", "gateway_mac": "02:...",
                 "ip": "fd00::1", "rate_bps": 100000000}],
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hosts.agent import forms
 from hosts.agent.fields import FieldError, Fields, address
+from hosts.agent.forms import PACKING_NAMES, PACKINGS
 from hosts.core import faults
 from hosts.core.config import (
     CcConfig,
@@ -30,15 +33,11 @@ from hosts.core.config import (
     PeerInfo,
     PortConfig,
     QpConfig,
+    ReceiverConfig,
     RtoConfig,
 )
-from hosts.wire.constants import Dscp, EvPacking
+from hosts.core.interop import REFERENCE, InteropError, InteropProfile, profile_named
 
-PACKINGS = {
-    "label-high": EvPacking.LABEL_HIGH,
-    "sport-high": EvPacking.SPORT_HIGH,
-    "label20": EvPacking.LABEL20,
-}
 SAMPLE_INTERVAL_NS = 50_000_000
 CATCH_UP_NS = 2_000_000
 """A loop that was scheduled late sends what the line would have carried meanwhile, this much."""
@@ -96,11 +95,7 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
     unknown = set(interfaces) - set(names)
     if unknown:
         raise FieldError(f"--nic: port {min(unknown)} is not in ports")
-    dscp = top.object("dscp", {})
-    codes = Dscp(
-        **{f.name: dscp.integer(f.name, getattr(Dscp(), f.name), 0, 63) for f in fields(Dscp)}
-    )
-    dscp.done()
+    interop = _interop(top)
     broken = [str(name) for name in top.items("faults", [])]
     try:
         wrong = faults.named(broken) if broken else None
@@ -111,11 +106,10 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
         ports=tuple(ports),
         pmtu=top.integer("pmtu", default.pmtu),
         time_scale=top.integer("time_scale", default.time_scale),
-        udp_port=top.integer("udp_port", default.udp_port, 1, 65535),
-        ev_packing=top.choice("ev_packing", PACKINGS, "label-high"),
-        dscp=codes,
+        interop=interop,
         hop_limit=top.integer("hop_limit", default.hop_limit, 1, 255),
-        sack_threshold=top.integer("sack_threshold", default.sack_threshold, 1),
+        encap=forms.encaps_from_json(top.mapping("encap", {}), "encap") or None,
+        receiver=_receiver(top.object("receiver", {})),
         catch_up_ns=top.integer("catch_up_ns", CATCH_UP_NS, 0),
         ahead_ns=top.integer("ahead_ns", 0, 0),
         check_icrc=top.flag("check_icrc", True),
@@ -135,6 +129,38 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
     return settings
 
 
+def _interop(top: Fields) -> InteropProfile:
+    """`interop`: a name or an object; single answers beside it go before it."""
+    given = top.raw("interop") if top.has("interop") else REFERENCE.name
+    try:
+        if isinstance(given, str):
+            base = profile_named(given)
+        else:
+            base = forms.interop_from_json(Fields(given, "interop"))
+        return replace(
+            base,
+            udp_port=top.integer("udp_port", base.udp_port, 1, 65535),
+            ev_packing=top.choice("ev_packing", PACKINGS, PACKING_NAMES[base.ev_packing]),
+            dscp=forms.dscp_from_json(top.object("dscp", {}), base.dscp),
+            sack_threshold=top.integer("sack_threshold", base.sack_threshold, 1),
+        )
+    except InteropError as error:
+        raise FieldError(f"interop: {error}") from None
+
+
+def _receiver(given: Fields) -> ReceiverConfig:
+    base = ReceiverConfig()
+    config = ReceiverConfig(
+        given.integer("drain_bps", base.drain_bps, 1),
+        given.integer("buffer_bytes", base.buffer_bytes, 1),
+        given.integer("penalty_from_percent", round(base.penalty_from * 100), 0, 99) / 100,
+        given.integer("ooo_packets", base.ooo_packets, 1),
+        given.integer("open_messages", base.open_messages, 1),
+    )
+    given.done()
+    return config
+
+
 def qp_config(given: Fields, base: QpConfig) -> QpConfig:
     """A QP's attributes: what is given over what `base` says."""
     rto, ev, cc = given.object("rto", {}), given.object("ev", {}), given.object("cc", {})
@@ -142,6 +168,8 @@ def qp_config(given: Fields, base: QpConfig) -> QpConfig:
     config = replace(
         base,
         mpr=given.integer("mpr", base.mpr, 1, 255),
+        svc_time=given.flag("svc_time", base.svc_time),
+        cc_profile=given.text("cc_profile", base.cc_profile or "") or None,
         dynamic_mpr=given.flag("dynamic_mpr", base.dynamic_mpr),
         write_imm_limit=given.integer("write_imm_limit", base.write_imm_limit, 1),
         first_psn=given.integer("first_psn", base.first_psn, 0, 0xFFFFFF),
@@ -172,7 +200,11 @@ def _ev_config(given: Fields, base: EvConfig, values: Mapping[str, Any]) -> EvCo
         recovery_successes=given.integer("recovery_successes", base.recovery_successes, 1),
         recovery_cap_ns=given.integer("recovery_cap_ns", base.recovery_cap_ns, 1),
         recovery_first_ns=given.integer("recovery_first_ns", base.recovery_first_ns, 1),
+        trial_probes=given.integer("trial_probes", base.trial_probes, 0),
         report_skip=given.flag("report_skip", base.report_skip),
+        selector=given.text("selector", base.selector),
+        kind=given.choice("kind", forms.KINDS, base.kind.value),
+        profile=given.text("profile", base.profile or "") or None,
         values=_ev_values(values) if values else base.values,
     )
 
@@ -201,6 +233,10 @@ def peer_to_json(peer: PeerInfo) -> dict[str, Any]:
         "write_imm_limit": peer.write_imm_limit,
         "dynamic_mpr": peer.dynamic_mpr,
         "trim_nack": peer.trim_nack,
+        "svc_time": peer.svc_time,
+        "rate_bps": peer.rate_bps,
+        "interop": forms.interop_to_json(peer.interop) if peer.interop is not None else None,
+        "kind": peer.kind.value if peer.kind is not None else None,
     }
 
 
@@ -219,6 +255,21 @@ def peer_from_json(given: Fields) -> PeerInfo:
         write_imm_limit=given.integer("write_imm_limit", 32, 1),
         dynamic_mpr=given.flag("dynamic_mpr", False),
         trim_nack=given.flag("trim_nack", True),
+        svc_time=given.flag("svc_time", False),
+        rate_bps=given.integer("rate_bps", None, 1) if _given(given, "rate_bps") else None,
+        interop=(
+            forms.interop_from_json(given.object("interop")) if _given(given, "interop") else None
+        ),
+        kind=given.choice("kind", forms.KINDS) if _given(given, "kind") else None,
+        encap={
+            _port(key): forms.encap_from_json(Fields(item, f"encap.{key}"))
+            for key, item in given.mapping("encap", {}).items()
+        },
     )
     given.done()
     return peer
+
+
+def _given(given: Fields, key: str) -> bool:
+    """There and not null."""
+    return given.has(key) and given.raw(key) is not None

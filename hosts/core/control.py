@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
@@ -171,6 +172,13 @@ class Control:
     def peer_mask(self, peer_ips: frozenset[bytes]) -> int:
         """What a peer last said of its ports; all usable when it said nothing."""
         return self._masks.get(peer_ips, ALL_PORTS)
+
+    def describe_masks(self) -> list[dict[str, object]]:
+        """What peers said, for whoever asks."""
+        return [
+            {"ips": sorted(str(ip_address(ip)) for ip in ips), "mask": mask}
+            for ips, mask in self._masks.items()
+        ]
 
     def _peer_status(self, ip: bytes, mask: int, now: int) -> None:
         for qp in self.peers.get(ip, ()):

@@ -55,7 +55,7 @@ from hosts.core.reverse_ev import ReverseEvs
 from hosts.core.timers import NEVER, Timer, Timers
 from hosts.wire.constants import PSN_MASK, QPN_ENDPOINT, QPN_FIRST, UDP_PORTS, EvPacking, Opcode
 from hosts.wire.entropy import join_ev
-from hosts.wire.frame import parse
+from hosts.wire.frame import EncapTemplate, parse
 
 if TYPE_CHECKING:
     from random import Random
@@ -452,6 +452,28 @@ class Endpoint:
     def query_qp(self, qpn: int) -> Qp:
         """A QP with its attributes; not to be changed."""
         return self._qp(qpn)
+
+    def find_qp(self, qpn: int) -> Qp | None:
+        return self._qps.get(qpn)
+
+    def all_qps(self) -> list[Qp]:
+        return list(self._qps.values())
+
+    def outer_path(self, qpn: int, port: int, ev: int) -> SrPath | None:
+        """The outer addresses that an EV of a QP stands for; None: no SRv6 there."""
+        parts = self._qp(qpn).parts
+        if parts is None or port not in parts.link.flows.ports:
+            return None
+        flow = parts.link.flows[port]
+        return flow.encap.path(ev) if isinstance(flow, EncapTemplate) else None
+
+    def port_states(self) -> dict[str, bool]:
+        """Local ports: whether they are up."""
+        return {str(port): tx.up for port, tx in self._nic.ports.items()}
+
+    def peer_masks(self) -> list[dict[str, object]]:
+        """What peers said of their ports: addresses, and the mask (bit k-1: port k)."""
+        return self._control.describe_masks()
 
     def stats(self) -> EndpointStats:
         """Counters; built on every call."""

@@ -166,7 +166,7 @@ class EncapTemplate(FlowTemplate):
     covers the inner packet only (#22). All builders work as in the plain template.
     """
 
-    __slots__ = ("_encap", "_heads", "_outer_src")
+    __slots__ = ("_heads", "_outer_src", "encap")
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class EncapTemplate(FlowTemplate):
         if not self._v6:
             raise ValueError(f"SRv6 carries IPv6: {src_ip!r} is an IPv4 address")
         self._plain_v6 = False  # every builder ends in _frame
-        self._encap = encap
+        self.encap = encap
         self._outer_src = encap.src if encap.src is not None else self.src_ip
         self._heads: dict[int, bytes] = {}
 
@@ -198,7 +198,7 @@ class EncapTemplate(FlowTemplate):
         if head is None:
             if len(self._heads) >= KEPT_PATHS:
                 self._heads.clear()
-            head = outer_headers(self._encap.path(ev), self._outer_src, self._hop_limit)
+            head = outer_headers(self.encap.path(ev), self._outer_src, self._hop_limit)
             self._heads[ev] = head
         inner = memoryview(frame)[ETHERNET_BYTES:]
         carried = len(inner) + len(head) - (IPV6_BYTES - 6)

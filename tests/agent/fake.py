@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from hosts.core.config import PeerInfo
-from hosts.core.endpoint import EndpointStats, EvInfo
+from hosts.core.config import EndpointConfig, PeerInfo, PortConfig
+from hosts.core.endpoint import Endpoint, EndpointStats, EvInfo
 from hosts.core.events import Completion, EvState, Status
 from hosts.core.memory import MemoryTable
 
@@ -25,6 +25,12 @@ class FakeEndpoint:
         self.configs: list[object] = []
         self.deadline: int | None = None
         self.recvs: list[int] = []
+        port = PortConfig(1, bytes(6), bytes(6), bytes(16), 1_000_000_000)
+        self.real = Endpoint(EndpointConfig((port,)), Random(1))
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not faked is a real endpoint's."""
+        return getattr(self.real, name)
 
     def receive(self, port: Any, frame: Any, now: Any) -> Any:
         self.received.append((port, bytes(frame)))

@@ -178,6 +178,7 @@ def test_event_lines(tmp_path: Path) -> None:
         "from": "GOOD",
         "to": "ASSUMED_BAD",
         "reason": "loss",
+        "drops": 0,
     }
     assert [line["reason"] for line in lines[1:]] == ["TRIMMED", "0x55"]
 
