@@ -33,7 +33,7 @@ BAD = [
     ({"apply": "bit<8> m = 1; bit<8> m = 2;"}, "'m' is declared twice"),
     ({"apply": "sm.ingress_port = 16w1;"}, "expected 'bit<9>'"),
     ({"apply": "clone(CloneType.E2E, 1);"}, "can be made in egress only"),
-    ({"apply": "resubmit(m);"}, "use 'resubmit_preserving_field_list'"),
+    ({"apply": "resubmit({ m.x + 1 });"}, "only metadata fields can be kept"),
     ({"apply": "verify(true, error.NoMatch);"}, "in a parser only"),
     ({"apply": "m.x = hdr.st.next.x;"}, "can be used in parsers only"),
     ({"locals": "const bit<8> c = m.x;"}, "not known at compile time"),

@@ -387,7 +387,14 @@ class ExprChecker(ConvertChecker):
         e.cond = self.coerce(self.expr(e.cond), t.BOOL, "the condition")
         e.yes = self.expr(e.yes, expected)
         e.no = self.expr(e.no, expected)
-        if expected is not None and isinstance(t.base(expected), (t.TBits, t.TStruct, t.TStack)):
+        if expected is not None and (
+            isinstance(t.base(expected), (t.TStruct, t.TStack))
+            or (
+                isinstance(t.base(expected), t.TBits)
+                and isinstance(typed(e.yes), t.TInt)
+                and isinstance(typed(e.no), t.TInt)
+            )
+        ):
             e.yes = self.coerce(e.yes, expected)
             e.no = self.coerce(e.no, expected)
         else:

@@ -87,6 +87,8 @@ class LowerBase:
 
     def simple(self, leaf: v.Leaf, ctx: Context, span: Span) -> v.Leaf:
         """A leaf bmv2 takes as a plain parameter: field, constant or action data."""
+        if isinstance(leaf, v.Widened):
+            leaf = leaf.inner
         if isinstance(leaf, (v.Field, v.Const, v.ActionData)):
             return leaf
         return self.save(leaf, ctx, span)

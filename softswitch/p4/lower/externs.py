@@ -211,23 +211,45 @@ class ExternLowering(CallLowering):
         index = self.constant_arg(args["index"], ctx, e.span)
         self._clone(e, args, self._preserved(index, e.span), ctx)
 
-    def _refuse_legacy(self, e: ast.Call, instead: str) -> None:
-        raise self.fail(e, f"'{e.target.name}' is not supported; use '{instead}'")
+    def _listed_fields(self, e: ast.Call, data: ast.Expr | None, ctx: Context) -> int:
+        """Id of a list of the metadata an old-style copy keeps: those fields, by name."""
+        self.reporter.warn(
+            e.span,
+            f"'{e.target.name}' keeps the fields themselves, as they are when the packet is "
+            f"copied; write '{e.target.name.rstrip('3')}_preserving_field_list'",
+        )
+        value = self.value(data, ctx) if data is not None else None
+        leaves = self.flatten(value, e.span) if value is not None else []
+        for leaf in leaves:
+            if not isinstance(leaf, (v.Field, v.Const)):
+                raise self.fail(e, "only metadata fields can be kept, not what is computed")
+        name = self.storage.unique("fl")
+        kept = v.Aggregate(
+            t.UNKNOWN, {str(n): x for n, x in enumerate(leaves) if isinstance(x, v.Field)}
+        )
+        return self._field_list(self.model.field_lists, name, kept, ctx, e.span)
 
     def _fn_clone3(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> None:
-        self._refuse_legacy(e, "clone_preserving_field_list")
+        self._clone(e, args, self._listed_fields(e, args["data"], ctx), ctx)
 
     def _fn_resubmit(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> None:
-        self._refuse_legacy(e, "resubmit_preserving_field_list")
+        self._only_in(e, ctx, "ingress")
+        ident = self._listed_fields(e, args["data"], ctx)
+        self.emit(ctx, e.span, "resubmit", {"type": "hexstr", "value": v.hexstr(ident)})
 
     def _fn_recirculate(self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context) -> None:
-        self._refuse_legacy(e, "recirculate_preserving_field_list")
+        self._only_in(e, ctx, "egress")
+        ident = self._listed_fields(e, args["data"], ctx)
+        self.emit(ctx, e.span, "recirculate", {"type": "hexstr", "value": v.hexstr(ident)})
+
+    def _only_in(self, e: ast.Call, ctx: Context, where: str) -> None:
+        if ctx.where != where:
+            raise self.fail(e, f"'{e.target.name}' can be called in {where} only")
 
     def _again(
         self, e: ast.Call, args: dict[str, ast.Expr], ctx: Context, op: str, where: str
     ) -> None:
-        if ctx.where != where:
-            raise self.fail(e, f"'{e.target.name}' can be called in {where} only")
+        self._only_in(e, ctx, where)
         index = self.constant_arg(args["index"], ctx, e.span)
         ident = self._preserved(index, e.span)
         self.emit(ctx, e.span, op, {"type": "hexstr", "value": v.hexstr(ident)})

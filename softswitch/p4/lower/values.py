@@ -90,6 +90,14 @@ class IndexedField(Leaf):
 
 
 @dataclass(frozen=True)
+class Widened(Leaf):
+    """A number that lives in narrower storage than its type has bits."""
+
+    inner: Leaf
+    type: t.Type
+
+
+@dataclass(frozen=True)
 class Special(Leaf):
     """Ready-made JSON (last_stack_index, valid_union)."""
 
@@ -278,6 +286,8 @@ def leaves(value: Value) -> Iterator[Leaf]:
         for part in (value.cond, value.left, value.right):
             if part is not None:
                 yield from leaves(part)
+    elif isinstance(value, Widened):
+        yield from leaves(value.inner)
     elif isinstance(value, IndexedField):
         yield value
         yield from leaves(value.element.index)
@@ -304,7 +314,7 @@ def places(value: Value) -> set[Path]:
     found: set[Path] = set()
     if isinstance(value, Field):
         found.add((*_path(value.header), value.name))
-    elif isinstance(value, (Op, IndexedField)):
+    elif isinstance(value, (Op, IndexedField, Widened)):
         for leaf in leaves(value):
             found |= (
                 {_path(leaf.element.stack.name)}
@@ -436,7 +446,9 @@ def cast(leaf: Leaf, target: t.Type) -> Leaf:
     if not isinstance(wanted, t.TBits) or not isinstance(source, t.TBits):
         return retype(leaf, target)
     if wanted.signed == source.signed and wanted.width >= source.width:
-        return retype(leaf, target)
+        if wanted.width == source.width or isinstance(leaf, (Op, Special)):
+            return retype(leaf, target)
+        return Widened(leaf.inner if isinstance(leaf, Widened) else leaf, target)
     return mask_to(leaf, target)
 
 
@@ -509,6 +521,8 @@ def _expression(op: str, left: Json | None, right: Json, cond: Json | None = Non
 
 
 def _raw(leaf: Leaf, inside: bool) -> Json:
+    if isinstance(leaf, Widened):
+        return _raw(leaf.inner, inside)
     if isinstance(leaf, Field):
         return {"type": "field", "value": [leaf.header, leaf.name]}
     if isinstance(leaf, ActionData):

@@ -1,0 +1,60 @@
+"""Where values live once a program is lowered."""
+
+from __future__ import annotations
+
+from tests.p4.support import compiled, execute, find, tables
+
+A, D = ("h", "a"), ("h", "d")
+X = ("scalars", "meta.x")
+
+
+def test_a_key_that_is_wider_than_its_field_is_stored_first() -> None:
+    """bmv2 takes a key's width from the field, the control plane from the type."""
+    document = compiled(
+        locals='table t { key = { (bit<16>)hdr.h.a: exact @name("k"); } actions = { NoAction; } '
+        "const entries = { 0x105: NoAction(); } }",
+        apply="t.apply();",
+    ).json
+    (key,) = tables(document)["I.t"]["key"]
+    assert key["target"][0] == "scalars"
+    widths = {name: bits for name, bits, _ in document["header_types"][0]["fields"]}
+    assert widths[key["target"][1]] == 16
+
+
+def test_a_hash_over_a_widened_field_reads_all_its_bits() -> None:
+    document = compiled(
+        apply="hash(m.x, HashAlgorithm.csum16, 8w0, { (bit<32>)hdr.h.a }, 8w255);"
+    ).json
+    (calculation,) = document["calculations"]
+    assert calculation["input"][0]["value"][0] == "scalars"
+
+
+def test_the_alternatives_of_a_cast_choice_keep_their_type() -> None:
+    machine = execute({A: 5}, apply="hdr.h.d = (bit<32>)(hdr.h.a == 5 ? hdr.h.a : hdr.h.b);")
+    assert machine.fields[D] == 5
+
+
+def test_old_style_copies_keep_the_fields_they_name() -> None:
+    document = compiled(
+        apply="clone3(CloneType.I2E, 32w5, { m.x, sm.ingress_port }); resubmit(m);",
+        eapply="recirculate({ m.y });",
+    ).json
+    lists = {entry["id"]: entry["elements"] for entry in document["field_lists"]}
+    clone, again = find(document, "clone_ingress_pkt_to_egress")[0], find(document, "resubmit")[0]
+    kept = [x["value"] for x in lists[int(clone["parameters"][1]["value"], 16)]]
+    assert kept == [["scalars", "meta.x"], ["standard_metadata", "ingress_port"]]
+    assert len(lists[int(again["parameters"][0]["value"], 16)]) == 4
+
+
+def test_checksums_inside_ifs_and_controls() -> None:
+    document = compiled(
+        top="control Sub(inout headers h, in bool wanted) { apply { "
+        "update_checksum(wanted, { h.h.a, h.h.b }, h.h.c, HashAlgorithm.csum16); } }",
+        update="if (hdr.g.isValid()) { Sub.apply(hdr, m.t); } else "
+        "{ update_checksum(true, { hdr.h.a }, hdr.h.d, HashAlgorithm.crc32); }",
+    ).json
+    first, second = document["checksums"]
+    assert first["target"] == ["h", "c"]
+    assert first["if_cond"]["value"]["op"] == "and"
+    assert second["target"] == ["h", "d"]
+    assert second["if_cond"]["value"]["op"] == "not"
