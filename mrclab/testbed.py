@@ -25,6 +25,7 @@ from mrclab import ROOT
 from mrclab.doctor import git_version
 from mrclab.errors import LabVoid, UserError
 from mrclab.hostagents import HostAgents
+from mrclab.memory import available_memory
 from mrclab.namespace import STATE_DIR
 from mrclab.program import compiled
 from mrclab.progress import Steps
@@ -46,14 +47,6 @@ def machine_versions(switch: str) -> dict[str, str]:
         "switch": switch,
         **{name: metadata.version(name) for name in names},
     }
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping; page cache counts, it is given back."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Testbed:

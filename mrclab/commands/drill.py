@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,11 +16,13 @@ from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
 from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
 from mrclab.commands.options import OutFolder, check_failover, check_switch, testbed_options
-from mrclab.enter import end_on_sigterm, rerun_in_lab
+from mrclab.commands.virtualopts import check_time, virtual_options
+from mrclab.enter import end_on_sigterm, new_run_id, rerun_in_lab
 from mrclab.errors import EXIT_FAIL, EXIT_PASS, EXIT_VOID, UserError
 from mrclab.namespace import RUN_ENV, inside
 from mrclab.progress import Steps
 from topologies.steerspec import Mode
+from virtualtime.profile import ProfileName
 
 EXIT_OF = {"pass": EXIT_PASS, "fail": EXIT_FAIL, "void": EXIT_VOID}
 
@@ -65,6 +68,34 @@ def _tidy(run_dir: Path, *, made_here: bool) -> str:
     return ""
 
 
+@contextlib.contextmanager
+def _writing(run_dir: Path, *, made_here: bool) -> Iterator[None]:
+    """Around a run: a full disk, and a lab that does not come up, in one line; then the folder
+    is the caller's."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        raise UserError(
+            f"can't write {run_dir}: {error.strerror}; the run has no verdict, make room or "
+            "name another folder with --out"
+        ) from None
+    except UserError as error:
+        raise type(error)(f"{error}{_tidy(run_dir, made_here=made_here)}") from None
+    finally:
+        give_to_caller(run_dir)
+
+
+def _end(run_dir: Path, verdict: str, as_json: bool) -> int:
+    """Say where the result is; the exit status."""
+    if as_json:
+        print((run_dir / "summary.json").read_text(), end="")
+    else:
+        print(f"report: {run_dir / 'report.html'}", file=sys.stderr)
+    return EXIT_OF[verdict]
+
+
 @click.command("drill")
 @click.argument("drill", required=False)
 @testbed_options
@@ -82,6 +113,7 @@ def _tidy(run_dir: Path, *, made_here: bool) -> str:
     help="Break the endpoint on purpose, to see the drill catch it.",
 )
 @capture_options
+@virtual_options
 @click.option("--json", "json_", is_flag=True, help="Print summary.json to standard output.")
 @click.option("--list", "list_", is_flag=True, help="List the drills that come with the lab.")
 def drill_command(
@@ -94,6 +126,9 @@ def drill_command(
     faults: tuple[str, ...],
     capture: str | None,
     snaplen: int,
+    time_: str,
+    profile: ProfileName | None,
+    workers: int | None,
     json_: bool,
     list_: bool,
 ) -> int:
@@ -109,11 +144,14 @@ def drill_command(
       sudo ./lab drill link-down --mode srv6
       sudo ./lab drill link-down --failover groups --seed 7 --out /tmp/run
       sudo ./lab drill mine.yaml --json
+      ./lab drill link-down --time virtual
+      ./lab drill link-down --time virtual --profile real --seed 3
       sudo ./lab drill link-down --break never_demote      must fail
     """
     from drills.catalog import catalog_names, find
     from drills.format import check_names, load_drill
     from mrclab.commands.fabric import load_plan
+    from mrclab.virtual import run_virtual_drill
     from topologies.yamlspec import SpecError
 
     if list_:
@@ -131,6 +169,23 @@ def drill_command(
         raise UserError(str(error)) from None
     check_switch(switch)
     check_failover(failover, plan.spec.mode)
+    if check_time(time_, profile, workers, switch, capture):
+        run_id = new_run_id()
+        run_dir = prepare_out(out, run_id)
+        with _writing(run_dir, made_here=out is None):
+            verdict = run_virtual_drill(
+                loaded,
+                plan.spec,
+                run_dir,
+                run_id=run_id,
+                profile=profile or "lab",
+                seed=seed,
+                failover_groups=failover == "groups",
+                faults=faults,
+                workers=workers or 1,
+                quiet=json_,
+            )
+        return _end(run_dir, verdict, json_)
     if inside() is None:
         return rerun_in_lab()
     end_on_sigterm()
@@ -143,46 +198,30 @@ def drill_command(
     run_dir = prepare_out(out, run_id)
     steps = Steps(quiet=json_)
     steps.say(f"{loaded.name} on {plan.spec.name} ({plan.spec.mode}), seed {seed}, run {run_id}")
-    try:
-        with contextlib.ExitStack() as stack:
-            testbed = Testbed(
-                plan,
-                run_id=run_id,
-                run_dir=run_dir,
-                seed=seed,
-                switch=switch,
-                failover_groups=failover == "groups",
-                steps=steps,
-                faults=faults,
-                command=f"drill {loaded.name}",
+    with _writing(run_dir, made_here=out is None), contextlib.ExitStack() as stack:
+        testbed = Testbed(
+            plan,
+            run_id=run_id,
+            run_dir=run_dir,
+            seed=seed,
+            switch=switch,
+            failover_groups=failover == "groups",
+            steps=steps,
+            faults=faults,
+            command=f"drill {loaded.name}",
+        )
+        stack.enter_context(testbed)
+        recorder = None
+        if capture is not None:
+            recorder = Recorder(
+                capture_points(plan, testbed.fabric.host_pids, capture),
+                run_dir / CAPTURE_FILE,
+                host_names(plan),
+                snaplen=snaplen,
+                comment=f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}",
             )
-            stack.enter_context(testbed)
-            recorder = None
-            if capture is not None:
-                recorder = Recorder(
-                    capture_points(plan, testbed.fabric.host_pids, capture),
-                    run_dir / CAPTURE_FILE,
-                    host_names(plan),
-                    snaplen=snaplen,
-                    comment=f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}",
-                )
-                stack.enter_context(recorder)
-            verdict = run_drill(loaded, testbed, run_dir, seed=seed, progress=not json_).verdict
-    except OSError as error:
-        if error.errno not in DISK_ERRORS:
-            raise
-        raise UserError(
-            f"can't write {run_dir}: {error.strerror}; the run has no verdict, make room or "
-            "name another folder with --out"
-        ) from None
-    except UserError as error:
-        raise type(error)(f"{error}{_tidy(run_dir, made_here=out is None)}") from None
-    finally:
-        give_to_caller(run_dir)
+            stack.enter_context(recorder)
+        verdict = run_drill(loaded, testbed, run_dir, seed=seed, progress=not json_).verdict
     if recorder is not None and recorder.result is not None:
         steps.say(recorder.result.describe())
-    if json_:
-        print((run_dir / "summary.json").read_text(), end="")
-    else:
-        print(f"report: {run_dir / 'report.html'}", file=sys.stderr)
-    return EXIT_OF[verdict]
+    return _end(run_dir, verdict, json_)
