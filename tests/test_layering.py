@@ -30,7 +30,15 @@ CORES: dict[str, set[str]] = {
     "hosts/probing": set(),
     "hosts/wire": {"layers.py"},
     "softswitch/p4": {"__init__.py", "__main__.py", "api.py"},
-    "virtualtime": {"fabric.py", "host.py", "links.py", "shard.py", "testbed.py", "world.py"},
+    "virtualtime": {
+        "fabric.py",
+        "host.py",
+        "links.py",
+        "shard.py",
+        "testbed.py",
+        "workers.py",
+        "world.py",
+    },
     "topologies": {
         "builder.py",
         "kernel.py",
