@@ -21,6 +21,7 @@ from hosts.agent.ops import Operations
 from hosts.agent.sampling import sample
 from hosts.agent.settings import Settings
 from hosts.core.endpoint import Endpoint
+from hosts.probing.frames import LOOP_FRAME_MAX
 from softswitch.engine.net import PADDING, RECORD
 
 NEVER = (1 << 63) - 1
@@ -123,6 +124,7 @@ class VirtualHost:
     def run(self, until: int, arrivals: Sequence[Arrival] = ()) -> None:
         """All turns before `until`. `arrivals` are sorted by time."""
         receive = self.endpoint.receive
+        loops = self.ops.loops
         wake = self.wake
         at, count = 0, len(arrivals)
         while True:
@@ -138,7 +140,12 @@ class VirtualHost:
                 nic.rx_packets += 1
                 nic.rx_bytes += len(frame)
                 try:
-                    receive(nic.port, frame, t)
+                    if not (
+                        loops.active
+                        and len(frame) <= LOOP_FRAME_MAX
+                        and loops.receive(nic.port, frame, t)
+                    ):
+                        receive(nic.port, frame, t)
                 except Exception as error:
                     self.report_error("receive", error)
                 at += 1

@@ -26,6 +26,7 @@ from hosts.agent.ops import Operations
 from hosts.agent.sampling import sample
 from hosts.agent.settings import Settings
 from hosts.core.endpoint import Endpoint
+from hosts.probing.frames import LOOP_FRAME_MAX
 from hosts.wire.constants import UDP_PORTS
 from hosts.wire.frame import parse
 
@@ -137,12 +138,17 @@ class Agent:
         """Read the NICs in turns, a frame each: after a late wake-up that keeps planes in step,
         where reading one dry first would look like loss on the other."""
         receive = self.endpoint.receive
+        loops = self.ops.loops
         for _ in range(FRAMES_PER_TURN):
             for nic in tuple(ready):
                 frame = nic.receive()
                 if frame is None:
                     ready.remove(nic)
-                else:
+                elif not (
+                    loops.active
+                    and len(frame) <= LOOP_FRAME_MAX
+                    and loops.receive(nic.port, frame, now_ns())
+                ):
                     receive(nic.port, frame, now_ns())
             if not ready:
                 return

@@ -13,6 +13,7 @@ from hosts.agent import settings as st
 from hosts.agent.control import Json, Later
 from hosts.agent.controller import ControllerOps
 from hosts.agent.fields import FieldError, Fields, address
+from hosts.agent.loops import LoopOps, RunningLoops
 from hosts.agent.rawsend import RawSend
 from hosts.agent.workload import WR_ID_BASE, Workload, fill_random
 from hosts.core.config import ConfigError
@@ -43,8 +44,9 @@ class Operations:
         self._waiting: list[tuple[int, int, Later]] = []  # (at least, at most, who)
         self.workloads: dict[int, Workload] = {}
         self._stops: dict[int, list[Later]] = {}
-        self.raw: list[RawSend] = []
+        self.raw: list[RawSend | RunningLoops] = []
         self.controller = ControllerOps(agent, self._qpn)
+        self.loops = LoopOps(agent, self.raw_start)
         self._ops: dict[str, Op] = {
             "hello": self.hello,
             "register_memory": self.register_memory,
@@ -67,6 +69,7 @@ class Operations:
             "stats": self.stats,
             "stop": self.stop,
             **self.controller.ops,
+            **self.loops.ops,
         }
 
     def handle(self, request: Json) -> Json | Later:
@@ -130,6 +133,10 @@ class Operations:
         if workload.drained:
             for later in self._stops.pop(workload.qpn, ()):
                 later.answer(workload.report())
+
+    def raw_start(self, sender: RawSend | RunningLoops) -> None:
+        """Have something that sends by itself served with the timers."""
+        self.raw.append(sender)
 
     def raw_deadline(self) -> int | None:
         """When `serve_raw` wants to be called."""

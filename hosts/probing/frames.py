@@ -40,6 +40,9 @@ _UDP = struct.Struct("!4H")
 UDP_BYTES = 8
 BODY_BYTES = _BODY.size + _CRC.size
 
+LOOP_FRAME_MAX = 14 + 2 * 40 + 8 + 16 + UDP_BYTES + BODY_BYTES
+"""No loop probe is longer: with one SRH segment."""
+
 
 class Returned(NamedTuple):
     """What a probe that came back says."""
