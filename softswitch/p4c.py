@@ -32,7 +32,7 @@ def command_line(
     json_path: Path,
     info_path: Path,
     include_dirs: Sequence[Path] = (),
-    defines: Mapping[str, str] | None = None,
+    defines: Mapping[str, str | None] | None = None,
 ) -> list[str]:
     """The command that compiles PATH.
 
@@ -43,7 +43,7 @@ def command_line(
     for folder in include_dirs:
         options += ["-I", str(folder)]
     for name, value in (defines or {}).items():
-        options += ["-D", f"{name}={value}"]
+        options += ["-U", name] if value is None else ["-D", f"{name}={value}"]
     options += ["--p4runtime-files", str(info_path)]
     if Path(tool).name == "p4c":
         options += ["--target", "bmv2", "--arch", "v1model", "-o", str(json_path.parent)]
@@ -58,7 +58,7 @@ def compile_with_p4c(
     path: Path,
     out_dir: Path,
     include_dirs: Sequence[Path] = (),
-    defines: Mapping[str, str] | None = None,
+    defines: Mapping[str, str | None] | None = None,
 ) -> tuple[Path, Path, list[Diagnostic]]:
     """NAME.json and NAME.p4info.txtpb by p4c, and what it warned of.
 

@@ -30,6 +30,7 @@ from mrclab.errors import EXIT_USAGE, UserError
 )
 @click.option("-I", "includes", multiple=True, metavar="DIR", help="Look for includes here too.")
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro.")
+@click.option("-U", "undefines", multiple=True, metavar="NAME", help="Take a macro away.")
 @click.option(
     "-W",
     "warn",
@@ -46,6 +47,7 @@ def compile_command(
     compiler: str,
     includes: tuple[str, ...],
     defines: tuple[str, ...],
+    undefines: tuple[str, ...],
     warn: tuple[str, ...],
     werror: bool,
     no_warn: bool,
@@ -71,7 +73,7 @@ def compile_command(
 
     try:
         policy = WarningPolicy.parse(warn, werror=werror, silent=no_warn)
-        macros = defines_of(defines)
+        macros = defines_of(defines, undefines)
     except ValueError as error:
         raise UserError(str(error)) from None
     try:

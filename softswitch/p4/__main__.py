@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -18,14 +19,24 @@ from softswitch.p4.policy import HELP, WarningPolicy
 EXIT_REFUSED = 2
 
 
-def defines_of(items: Iterable[str]) -> dict[str, str]:
-    """`-D NAME` and `-D NAME=VALUE` as a mapping; raises ValueError for a bad name."""
-    found: dict[str, str] = {}
+_MACRO = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\([A-Za-z0-9_, .]*\))?")
+
+
+def defines_of(items: Iterable[str], undefined: Iterable[str] = ()) -> dict[str, str | None]:
+    """`-D NAME`, `-D NAME=VALUE`, `-D 'F(x)=x+1'` and `-U NAME` as a mapping.
+
+    Raises ValueError for a bad name.
+    """
+    found: dict[str, str | None] = {}
     for item in items:
         name, equals, value = item.partition("=")
-        if not name.isidentifier() or not name.isascii():
+        if not _MACRO.fullmatch(name):
             raise ValueError(f"-D: '{name}' is not a name; write -D NAME or -D NAME=VALUE")
         found[name] = value if equals else "1"
+    for name in undefined:
+        if not name.isidentifier():
+            raise ValueError(f"-U: '{name}' is not a name")
+        found[name] = None
     return found
 
 
@@ -57,6 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]",
         help="define a macro",
     )  # fmt: skip
+    parser.add_argument(
+        "-U", dest="undefine", action="append", default=[], metavar="NAME",
+        help="take a predefined macro away",
+    )  # fmt: skip
     parser.add_argument("-W", dest="warn", action="append", default=[], metavar="KIND", help=HELP)
     parser.add_argument("--werror", action="store_true", help="warnings refuse the program")
     parser.add_argument("-w", "--no-warn", action="store_true", help="no warnings")
@@ -64,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         policy = WarningPolicy.parse(args.warn, werror=args.werror, silent=args.no_warn)
-        defines = defines_of(args.define)
+        defines = defines_of(args.define, args.undefine)
         if not args.out:
             raise ValueError("-o: it is empty, name a folder")
     except ValueError as error:

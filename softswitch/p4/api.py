@@ -31,7 +31,7 @@ class Compiled:
 
 
 def compile_file(
-    path: Path, include_dirs: Sequence[Path] = (), defines: Mapping[str, str] | None = None
+    path: Path, include_dirs: Sequence[Path] = (), defines: Mapping[str, str | None] | None = None
 ) -> Compiled:
     """Compile one P4-16 v1model program.
 
@@ -49,7 +49,7 @@ def compile_text(
     text: str,
     path: Path = Path("program.p4"),
     include_dirs: Sequence[Path] = (),
-    defines: Mapping[str, str] | None = None,
+    defines: Mapping[str, str | None] | None = None,
 ) -> Compiled:
     """Like compile_file, for a text already read; `path` names it and roots its includes."""
     reporter = Reporter()
@@ -100,7 +100,7 @@ def build(
     out_dir: Path,
     compiler: str = "auto",
     include_dirs: Sequence[Path] = (),
-    defines: Mapping[str, str] | None = None,
+    defines: Mapping[str, str | None] | None = None,
     policy: WarningPolicy | None = None,
 ) -> Built:
     """Compile PATH into OUT_DIR with p4c or this compiler.

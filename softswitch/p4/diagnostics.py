@@ -14,18 +14,20 @@ MAX_ERRORS = 20
 class SourceFile:
     """A source text with the name used in messages."""
 
-    __slots__ = ("lines", "name", "system", "text")
+    __slots__ = ("first", "lines", "name", "system", "text")
 
     def __init__(self, name: str, text: str, *, system: bool = False) -> None:
         self.name = name
         self.text = text
         self.system = system
         self.lines = text.split("\n")
+        self.first = 1  # number of the first line; #line makes it another
 
     def line(self, number: int) -> str:
-        """The text of a line counted from 1, empty outside the file."""
-        if 1 <= number <= len(self.lines):
-            return self.lines[number - 1].rstrip("\r")
+        """The text of a line counted from `first`, empty outside the file."""
+        index = number - self.first
+        if 0 <= index < len(self.lines):
+            return self.lines[index].rstrip("\r")
         return ""
 
 

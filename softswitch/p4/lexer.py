@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     (?P<space>[ \t\r\f\v]+)
   | (?P<splice>\\\r?\n)
   | (?P<newline>\n)
-  | (?P<line_comment>//[^\n]*)
+  | (?P<line_comment>//(?:\\\r?\n|[^\n])*)
   | (?P<block_comment>/\*.*?\*/)
   | (?P<ident>[A-Za-z_][A-Za-z0-9_]*)
   | (?P<int>[0-9][0-9_]*[ws]?[A-Za-z0-9_]*)
@@ -94,13 +94,13 @@ def tokenize(source: SourceFile, reporter: Reporter) -> list[Token]:
         value = match.group()
         end = match.end()
         column = position - line_begin + 1
-        if kind in ("space", "line_comment"):
+        if kind == "space":
             space = True
         elif kind == "newline":
             line += 1
             line_begin = end
             start_of_line, space = True, True
-        elif kind in ("splice", "block_comment"):
+        elif kind in ("splice", "line_comment", "block_comment"):
             newlines = value.count("\n")
             if newlines:
                 line += newlines
@@ -113,11 +113,6 @@ def tokenize(source: SourceFile, reporter: Reporter) -> list[Token]:
                 line += newlines
                 line_begin = position + value.rfind("\n") + 1
                 span = Span(source, span.line, column, line, end - line_begin + 1)
-            if kind == "other" and value == '"':
-                reporter.error(span, "string without a closing quote")
-            elif kind == "other" and text.startswith("/*", position):
-                reporter.error(span, "comment without an end")
-                break
             tokens.append(
                 Token(_KINDS[kind or ""], value, span, start_of_line, space, frozenset(), 10)
             )

@@ -1,33 +1,39 @@
-"""The C preprocessor as P4 uses it: token stream in, token stream out.
+"""The C preprocessor as p4c's users rely on it: token stream in, token stream out.
 
-`#include`, `#define` (with arguments, `#`, `##`), `#undef`, the conditionals, `#error`,
-`#warning`; `#pragma` and `#line` are ignored. Tokens that come out of a macro carry the place
-where the macro is used, so messages point at the user's text.
+`#include`, `#define` (with arguments, `#`, `##`, `...`), `#undef`, all conditionals, `#error`,
+`#warning`, `#line` and line markers, `#pragma once` (other pragmas are ignored). `macros.py`
+expands macros, `ifexpr.py` evaluates conditions.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softswitch.p4.diagnostics import BUILTIN, Reporter, SourceFile, Span, Stop, did_you_mean
-from softswitch.p4.lexer import EOF, IDENT, INT, PUNCT, STRING, Token, parse_int, tokenize
+from softswitch.p4.diagnostics import (
+    BUILTIN,
+    P4Error,
+    Reporter,
+    SourceFile,
+    Span,
+    Stop,
+    did_you_mean,
+)
+from softswitch.p4.ifexpr import evaluate
+from softswitch.p4.lexer import EOF, IDENT, INT, OTHER, STRING, Token, tokenize
+from softswitch.p4.macros import MAX_TOKENS, Expander, Macro, definition
 
 MAX_INCLUDE_DEPTH = 64
-MAX_TOKENS = 200_000
-_MAX_EXPANSION_DEPTH = 100
+MAX_INCLUDES = 2_000
+"""Files one program may include, each as often as it is included."""
 
-
-@dataclass(frozen=True)
-class Macro:
-    """A macro; params is None for an object-like one."""
-
-    name: str
-    params: tuple[str, ...] | None
-    body: tuple[Token, ...]
-    variadic: bool = False
+_DIRECTIVES = (
+    "include", "define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else",
+    "endif", "error", "warning", "pragma", "line",
+)  # fmt: skip
+PREDEFINED = {"__p4c__": "1", "__P4_16__": "1", "__TARGET_BMV2__": "1"}
 
 
 @dataclass
@@ -39,6 +45,35 @@ class _Condition:
     seen_else: bool = False
 
 
+@dataclass
+class _File:
+    """The file being read. #line makes `shown` another name and numbering for its text."""
+
+    source: SourceFile
+    directory: Path
+    depth: int
+    chain: tuple[Path, ...]
+    shown: SourceFile
+    conditions: list[_Condition]
+
+    def active(self) -> bool:
+        return all(c.active for c in self.conditions[-1:])
+
+    def place(self, token: Token) -> Token:
+        """The token with the place messages are to give."""
+        if self.shown is self.source:
+            return token
+        span = token.span
+        delta = self.shown.first - self.source.first
+        moved = Span(
+            self.shown, span.line + delta, span.column, span.end_line + delta, span.end_column
+        )
+        return Token(
+            token.kind, token.text, moved, token.line_start, token.after_space, token.hidden,
+            token.base,
+        )  # fmt: skip
+
+
 class Preprocessor:
     """One preprocessing run; `run` gives the tokens the parser reads."""
 
@@ -46,22 +81,33 @@ class Preprocessor:
         self,
         reporter: Reporter,
         include_dirs: Sequence[Path] = (),
-        defines: Mapping[str, str] | None = None,
+        defines: Mapping[str, str | None] | None = None,
         system_dir: Path | None = None,
     ) -> None:
+        """defines: values of macros; None takes a predefined one away (-U)."""
         self.reporter = reporter
         self.include_dirs = list(include_dirs)
         self.system_dir = system_dir
-        self.macros: dict[str, Macro] = {}
+        self.expander = Expander(reporter)
         self.files: list[SourceFile] = []
         self._out: list[Token] = []
-        for name, value in {"__p4c__": "1", "__P4_16__": "1", **(defines or {})}.items():
-            self._define_text(name, value)
+        self._once: set[Path] = set()
+        self._includes = 0
+        for name, value in {**PREDEFINED, **(defines or {})}.items():
+            if value is None:
+                self.macros.pop(name.partition("(")[0], None)
+            else:
+                self._define_text(name, value)
+
+    @property
+    def macros(self) -> dict[str, Macro]:
+        """The macros defined at this point."""
+        return self.expander.macros
 
     def run(self, path: Path, text: str) -> list[Token]:
         """Tokens of a program, ending with EOF."""
         try:
-            end = self._file(SourceFile(str(path), text), path.parent, 0)
+            end = self._file(SourceFile(str(path), text), path.parent, 0, (path,))
         except Stop:
             self.reporter.check()
             raise
@@ -69,15 +115,20 @@ class Preprocessor:
         return self._out
 
     def _define_text(self, name: str, value: str) -> None:
-        tokens = tokenize(SourceFile("<command line>", value, system=True), self.reporter)[:-1]
-        self.macros[name] = Macro(name, None, tuple(tokens))
+        source = SourceFile("<command line>", f"{name} {value}", system=True)
+        with contextlib.suppress(Stop):
+            tokens = tokenize(source, self.reporter)
+            macro = definition(tokens[:-1], tokens[0].span, self.reporter)
+            self.macros[macro.name] = macro
 
     # ---- files and lines
 
-    def _file(self, source: SourceFile, directory: Path, depth: int) -> Token:
+    def _file(
+        self, source: SourceFile, directory: Path, depth: int, chain: tuple[Path, ...]
+    ) -> Token:
         self.files.append(source)
         tokens = tokenize(source, self.reporter)
-        conditions: list[_Condition] = []
+        file = _File(source, directory, depth, chain, source, [])
         run: list[Token] = []
         i = 0
         while tokens[i].kind != EOF:
@@ -88,62 +139,67 @@ class Preprocessor:
                 while tokens[j].kind != EOF and not tokens[j].line_start:
                     j += 1
                 with contextlib.suppress(Stop):
-                    self._directive(tokens[i + 1 : j], token, conditions, directory, depth)
+                    line = [file.place(t) for t in tokens[i + 1 : j]]
+                    self._directive(line, file.place(token), file)
                 i = j
                 continue
-            if all(c.active for c in conditions[-1:]):
-                run.append(token)
+            if file.active():
+                if token.kind == OTHER and token.text == '"':
+                    place = file.place(token).span
+                    self.reporter.error(place, "string without a closing quote")
+                run.append(file.place(token))
             i += 1
         self._flush(run)
-        for condition in conditions:
+        for condition in file.conditions:
             self.reporter.error(condition.span, "conditional without #endif")
-        return tokens[-1]
+        return file.place(tokens[-1])
 
     def _flush(self, run: list[Token]) -> None:
         if run:
-            self._out.extend(self.expand(run))
+            with contextlib.suppress(Stop):
+                self._out.extend(self.expander.expand(run))
             run.clear()
             if len(self._out) > MAX_TOKENS:
-                raise self.reporter.fail(self._out[-1].span, f"more than {MAX_TOKENS} tokens")
+                self.reporter.error(self._out[-1].span, f"more than {MAX_TOKENS} tokens")
+                raise P4Error(self.reporter.errors)
 
-    def _directive(
-        self,
-        line: list[Token],
-        hash_token: Token,
-        conditions: list[_Condition],
-        directory: Path,
-        depth: int,
-    ) -> None:
+    def _directive(self, line: list[Token], hash_token: Token, file: _File) -> None:
         if not line:
             return
         name, rest, span = line[0].text, line[1:], line[0].span
-        active = all(c.active for c in conditions[-1:])
         if name in ("if", "ifdef", "ifndef"):
-            value = active and self._condition(name, rest, span)
-            conditions.append(_Condition(hash_token.span, value, value, active))
+            active = file.active()
+            value = active and self._condition(name, rest, span, file)
+            file.conditions.append(_Condition(hash_token.span, value, value, active))
+        elif name in ("elif", "elifdef", "elifndef", "else", "endif"):
+            self._branch(name, rest, span, file)
+        elif file.active():
+            self._active(name, rest, line[0], file)
+
+    def _branch(self, name: str, rest: list[Token], span: Span, file: _File) -> None:
+        if not file.conditions:
+            raise self.reporter.fail(span, f"#{name} without #if")
+        top = file.conditions[-1]
+        if name == "endif":
+            file.conditions.pop()
             return
-        if name in ("elif", "else", "endif"):
-            if not conditions:
-                raise self.reporter.fail(span, f"#{name} without #if")
-            top = conditions[-1]
-            if name == "endif":
-                conditions.pop()
-                return
-            if top.seen_else:
-                raise self.reporter.fail(span, f"#{name} after #else")
-            if name == "else":
-                top.seen_else = True
-                top.active = top.parent and not top.taken
-            elif top.taken or not top.parent:
-                top.active = False
-            else:
-                top.active = self._condition("if", rest, span)
-            top.taken = top.taken or top.active
-            return
-        if not active:
-            return
+        if top.seen_else:
+            raise self.reporter.fail(span, f"#{name} after #else")
+        if name == "else":
+            top.seen_else = True
+            top.active = top.parent and not top.taken
+        elif top.taken or not top.parent:
+            top.active = False
+        else:
+            top.active = False  # also when the condition turns out to be malformed
+            top.active = self._condition(name[2:], rest, span, file)
+        top.taken = top.taken or top.active
+
+    def _active(self, name: str, rest: list[Token], word: Token, file: _File) -> None:
+        """A directive that is no conditional, in text that is being read."""
+        span = word.span
         if name == "include":
-            self._include(rest, span, directory, depth)
+            self._include(rest, span, file)
         elif name == "define":
             self._define(rest, span)
         elif name == "undef":
@@ -151,298 +207,172 @@ class Preprocessor:
                 raise self.reporter.fail(span, "#undef needs one name")
             self.macros.pop(rest[0].text, None)
         elif name in ("error", "warning"):
-            text = " ".join(t.text for t in rest)
+            text = f"#{name} {_raw(word)}".rstrip()
             if name == "error":
-                self.reporter.error(span, f"#error {text}")
+                self.reporter.error(span, text)
             else:
-                self.reporter.warn(span, f"#warning {text}", "preprocessor")
-        elif name not in ("pragma", "line", "ident"):
-            known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else")
-            self.reporter.error(span, f"unknown directive #{name}{did_you_mean(name, known)}")
+                self.reporter.warn(span, text, "preprocessor")
+        elif name == "pragma":
+            if rest and rest[0].text == "once":
+                self._once.add(file.chain[-1])
+        elif name == "line":
+            self._line(self.expander.expand(rest), word, file)
+        elif word.kind == INT:
+            self._line([word, *rest], word, file)
+        elif name != "ident":
+            hint = did_you_mean(name, _DIRECTIVES)
+            self.reporter.error(span, f"unknown directive #{name[:40]}{hint}")
 
-    def _include(self, rest: list[Token], span: Span, directory: Path, depth: int) -> None:
-        if depth >= MAX_INCLUDE_DEPTH:
-            raise self.reporter.fail(span, f"includes nested deeper than {MAX_INCLUDE_DEPTH}")
+    def _line(self, rest: list[Token], word: Token, file: _File) -> None:
+        """`#line 12 "other.p4"`: number and file of the next line."""
+        if not rest or rest[0].kind != INT or not rest[0].text.isdigit():
+            raise self.reporter.fail(word.span, '#line needs a number: #line 12 "file"')
+        number = int(rest[0].text[:9])
+        name = file.shown.name
+        if len(rest) > 1:
+            if rest[1].kind != STRING:
+                raise self.reporter.fail(rest[1].span, '#line: the file has to be a "name"')
+            name = rest[1].text[1:-1]
+        physical = word.span.line - file.shown.first + 1
+        shown = SourceFile(name, file.source.text, system=file.source.system)
+        shown.first = number - physical
+        file.shown = shown
+
+    def _define(self, rest: list[Token], span: Span) -> None:
+        macro = definition(rest, span, self.reporter)
+        old = self.macros.get(macro.name)
+        if old is not None and not macro.same(old):
+            self.reporter.warn(
+                rest[0].span, f"macro '{macro.name}' is defined again, differently", "preprocessor"
+            )
+        self.macros[macro.name] = macro
+
+    # ---- includes
+
+    def _include(self, rest: list[Token], span: Span, file: _File) -> None:
+        self._includes += 1
+        if self._includes > MAX_INCLUDES:
+            self.reporter.error(span, f"more than {MAX_INCLUDES} files included")
+            raise P4Error(self.reporter.errors)
         if rest and rest[0].kind == IDENT:
-            rest = self.expand(rest)
-        if rest and rest[0].kind == STRING:
-            name, quoted = rest[0].text[1:-1], True
-        elif len(rest) >= 3 and rest[0].text == "<" and any(t.text == ">" for t in rest):
-            end = next(i for i, t in enumerate(rest) if t.text == ">")
-            name, quoted = "".join(t.text for t in rest[1:end]), False
-        else:
-            raise self.reporter.fail(span, '#include needs <file> or "file"')
-        dirs = [(directory, False)] if quoted else []
-        dirs += [(d, False) for d in self.include_dirs]
-        if self.system_dir is not None:
-            dirs.append((self.system_dir, True))
-        for folder, system in dirs:
-            path = folder / name
+            rest = self.expander.expand(rest)
+        name, quoted = self._included_name(rest, span)
+        shown = rest[0].span.to(rest[-1].span)
+        for path, system in self._candidates(name, quoted, file.directory):
             try:
                 if not path.is_file():
                     continue
+                if path in self._once:
+                    return
+                if file.depth >= MAX_INCLUDE_DEPTH:
+                    cycle = path in file.chain
+                    raise self.reporter.fail(
+                        shown,
+                        f"includes nested deeper than {MAX_INCLUDE_DEPTH}"
+                        + (f": '{name}' includes itself; put #ifndef around it" if cycle else ""),
+                    )
                 text = path.read_text("utf-8")
             except (OSError, ValueError) as error:
-                raise self.reporter.fail(rest[0].span, f"cannot read '{name}': {error}") from None
-            shown = f"<{name}>" if system else str(path)
-            self._file(SourceFile(shown, text, system=system), path.parent, depth + 1)
+                reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+                raise self.reporter.fail(shown, f"cannot read '{name}': {reason}") from None
+            label = f"<{name}>" if system else str(path)
+            source = SourceFile(label, text, system=system)
+            self._file(source, path.parent, file.depth + 1, (*file.chain, path))
             return
-        known = [p.name for folder, _ in dirs if folder.is_dir() for p in folder.glob("*.p4")]
+        folders = [file.directory] if quoted else []
+        folders += self.include_dirs
+        folders += [self.system_dir] if self.system_dir is not None else []
+        known: list[str] = []
+        with contextlib.suppress(OSError):
+            known = [p.name for f in folders if f.is_dir() for p in f.glob("*.p4")]
+        hint = did_you_mean(name, known)
+        where = ", ".join(str(f) for f in folders if f != self.system_dir)
         raise self.reporter.fail(
-            rest[0].span.to(rest[-1].span),
-            f"include file '{name}' not found{did_you_mean(name, known)}",
+            shown,
+            f"include file '{name[:200]}' not found{hint}"
+            + (f" (looked in {where})" if where and not hint else ""),
         )
 
-    def _define(self, rest: list[Token], span: Span) -> None:
-        if not rest or rest[0].kind != IDENT:
-            raise self.reporter.fail(span, "#define needs a name")
-        name = rest[0].text
-        params: tuple[str, ...] | None = None
-        body = rest[1:]
-        variadic = False
-        if body and body[0].text == "(" and not body[0].after_space:
-            names: list[str] = []
-            i = 1
-            while i < len(body) and body[i].text != ")":
-                if body[i].text == "...":
-                    variadic = True
-                    names.append("__VA_ARGS__")
-                elif body[i].kind == IDENT:
-                    names.append(body[i].text)
-                elif body[i].text != ",":
-                    raise self.reporter.fail(body[i].span, "expected a parameter name")
-                i += 1
-            if i >= len(body):
-                raise self.reporter.fail(span, f"macro '{name}': missing ')'")
-            params, body = tuple(names), body[i + 1 :]
-        self.macros[name] = Macro(name, params, tuple(body), variadic)
+    def _included_name(self, rest: list[Token], span: Span) -> tuple[str, bool]:
+        if rest and rest[0].kind == STRING and len(rest[0].text) > 2:
+            return rest[0].text[1:-1], True
+        if len(rest) >= 3 and rest[0].text == "<":
+            end = next((i for i, t in enumerate(rest) if t.text == ">"), None)
+            if end is not None and end > 1:
+                first, last = rest[0].span, rest[end].span
+                if first.line == last.line and first.column < last.column:
+                    text = first.file.line(first.line)[first.column : last.column - 1]
+                    return text.strip(), False
+                return "".join(t.text for t in rest[1:end]), False  # out of a macro
+        raise self.reporter.fail(span, '#include needs <file> or "file"')
+
+    def _candidates(self, name: str, quoted: bool, directory: Path) -> Iterator[tuple[Path, bool]]:
+        """Where an included file can be, and whether it would come with the compiler."""
+        if "\0" in name:
+            return
+        if quoted:
+            yield directory / name, False
+        for folder in self.include_dirs:
+            yield folder / name, False
+        if self.system_dir is not None:
+            yield self.system_dir / name, True
 
     # ---- conditions
 
-    def _condition(self, kind: str, rest: list[Token], span: Span) -> bool:
-        if kind != "if":
+    def _condition(self, kind: str, rest: list[Token], span: Span, file: _File) -> bool:
+        if kind in ("ifdef", "ifndef", "def", "ndef"):
             if not rest or rest[0].kind != IDENT:
                 raise self.reporter.fail(span, f"#{kind} needs a name")
-            return (rest[0].text in self.macros) == (kind == "ifdef")
-        resolved: list[Token] = []
-        i = 0
-        while i < len(rest):
-            token = rest[i]
-            if token.text == "defined":
-                inner = [t for t in rest[i + 1 : i + 4] if t.text not in ("(", ")")][:1]
-                if not inner or inner[0].kind != IDENT:
-                    raise self.reporter.fail(token.span, "'defined' needs a name")
-                has_paren = i + 1 < len(rest) and rest[i + 1].text == "("
-                i += 4 if has_paren else 2
-                value = "1" if inner[0].text in self.macros else "0"
-                resolved.append(Token(INT, value, token.span, False, True, frozenset(), 10))
-                continue
-            resolved.append(token)
-            i += 1
-        return _Conditional(self.expand(resolved), span, self.reporter).value() != 0
+            return self.expander.defined(rest[0].text) == (kind in ("ifdef", "def"))
+        # The operand of `defined` is not expanded, here or in what macros give.
+        expanded = self.expander.expand(self._resolved(rest, file), condition=True)
+        return evaluate(self._resolved(expanded, file), span, self.reporter) != 0
 
-    # ---- expansion
-
-    def expand(self, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
-        """Macro-expand a run of tokens (which holds no directive)."""
+    def _resolved(self, tokens: list[Token], file: _File) -> list[Token]:
+        """Tokens with `defined X` and `__has_include(...)` replaced by 0 or 1."""
         out: list[Token] = []
-        work = list(reversed(tokens))
-        steps = 0
-        while work:
-            token = work.pop()
-            macro = self.macros.get(token.text) if token.kind == IDENT else None
-            if macro is None or macro.name in token.hidden:
+        i = 0
+        while i < len(tokens):
+            token = tokens[i]
+            if token.text == "defined" and token.kind == IDENT:
+                value, i = self._defined(tokens, i)
+            elif token.text == "__has_include" and token.kind == IDENT:
+                value, i = self._has_include(tokens, i, file)
+            else:
                 out.append(token)
+                i += 1
                 continue
-            steps += 1
-            if steps > MAX_TOKENS or len(out) > MAX_TOKENS or depth > _MAX_EXPANSION_DEPTH:
-                raise self.reporter.fail(token.span, f"macro '{macro.name}' expands without end")
-            args: list[list[Token]] = []
-            if macro.params is not None:
-                if not work or work[-1].text != "(":
-                    out.append(token)
-                    continue
-                args = self._arguments(macro, token, work)
-            hidden = token.hidden | {macro.name}
-            body = self._substitute(macro, args, token, hidden, depth)
-            if len(work) + len(body) > MAX_TOKENS:
-                raise self.reporter.fail(token.span, f"macro '{macro.name}' expands without end")
-            work.extend(reversed(body))
+            out.append(
+                Token(INT, str(int(value)), token.span, False, True, frozenset(), 10)
+            )  # fmt: skip
         return out
 
-    def _arguments(self, macro: Macro, name: Token, work: list[Token]) -> list[list[Token]]:
-        work.pop()
-        args: list[list[Token]] = [[]]
-        level = 0
-        params = macro.params or ()
-        while True:
-            if not work:
-                raise self.reporter.fail(name.span, f"macro '{macro.name}': missing ')'")
-            token = work.pop()
-            if token.text == ")" and level == 0:
-                break
-            level += {"(": 1, ")": -1}.get(token.text, 0)
-            rest = macro.variadic and len(args) >= len(params)
-            if token.text == "," and level == 0 and not rest:
-                args.append([])
-            else:
-                args[-1].append(token)
-        if not params and args == [[]]:
-            return []
-        if len(args) != len(params) and not (macro.variadic and len(args) == len(params) - 1):
-            raise self.reporter.fail(
-                name.span, f"macro '{macro.name}' takes {len(params)} arguments, got {len(args)}"
-            )
-        return args + [[]] * (len(params) - len(args))
+    def _defined(self, tokens: list[Token], i: int) -> tuple[bool, int]:
+        texts = [t.text for t in tokens[i + 1 : i + 4]]
+        paren = texts[:1] == ["("]
+        at = i + 2 if paren else i + 1
+        if at >= len(tokens) or tokens[at].kind != IDENT:
+            raise self.reporter.fail(tokens[i].span, "'defined' needs a name")
+        if paren and texts[2:] != [")"]:
+            raise self.reporter.fail(tokens[i].span, "'defined': missing ')'")
+        return self.expander.defined(tokens[at].text), at + (2 if paren else 1)
 
-    def _substitute(
-        self,
-        macro: Macro,
-        args: list[list[Token]],
-        use: Token,
-        hidden: frozenset[str],
-        depth: int,
-    ) -> list[Token]:
-        params = dict(zip(macro.params or (), args, strict=False))
-        out: list[Token] = []
-        body = macro.body
-        i = 0
-        while i < len(body):
-            token = body[i]
-            if token.text == "#" and i + 1 < len(body) and body[i + 1].text in params:
-                text = "".join(
-                    (" " if t.after_space and n else "") + t.text
-                    for n, t in enumerate(params[body[i + 1].text])
-                )
-                text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-                out.append(Token(STRING, text, use.span, False, True, hidden, 10))
-                i += 2
-                continue
-            if token.text == "##" and out and i + 1 < len(body):
-                right = params.get(body[i + 1].text, [body[i + 1]])
-                out.extend(self._paste(out.pop(), list(right), use.span, hidden))
-                i += 2
-                continue
-            if token.text in params and token.kind == IDENT:
-                argument = params[token.text]
-                pasted = i + 1 < len(body) and body[i + 1].text == "##"
-                out.extend(argument if pasted else self.expand(argument, depth + 1))
-            else:
-                out.append(token.with_span(use.span, token.hidden | hidden))
-            i += 1
-        return out
-
-    def _paste(
-        self, left: Token, right: list[Token], span: Span, hidden: frozenset[str]
-    ) -> list[Token]:
-        if not right:
-            return [left]
-        text = left.text + right[0].text
-        made = tokenize(SourceFile("<macro>", text, system=True), self.reporter)[:-1]
-        return [t.with_span(span, hidden) for t in made] + right[1:]
+    def _has_include(self, tokens: list[Token], i: int, file: _File) -> tuple[bool, int]:
+        inner = tokens[i + 2 :]
+        end = next((n for n, t in enumerate(inner) if t.text == ")"), None)
+        if i + 1 >= len(tokens) or tokens[i + 1].text != "(" or end is None:
+            raise self.reporter.fail(tokens[i].span, "'__has_include' needs (<file>)")
+        name, quoted = self._included_name(inner[:end], tokens[i].span)
+        with contextlib.suppress(OSError, ValueError):
+            found = any(p.is_file() for p, _ in self._candidates(name, quoted, file.directory))
+            return found, i + 2 + end + 1
+        return False, i + 2 + end + 1
 
 
-class _Conditional:
-    """Evaluates the integer expression of an #if."""
-
-    _LEVELS = (
-        ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="),
-        ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
-    )  # fmt: skip
-
-    def __init__(self, tokens: list[Token], span: Span, reporter: Reporter) -> None:
-        self.tokens = tokens
-        self.span = span
-        self.reporter = reporter
-        self.i = 0
-        self.depth = 0
-
-    def value(self) -> int:
-        result = self._ternary()
-        if self.i < len(self.tokens):
-            raise self.reporter.fail(self.tokens[self.i].span, "unexpected text in #if")
-        return result
-
-    def _peek(self) -> str:
-        return self.tokens[self.i].text if self.i < len(self.tokens) else ""
-
-    def _ternary(self) -> int:
-        condition = self._binary(0)
-        if self._peek() != "?":
-            return condition
-        self.i += 1
-        yes = self._ternary()
-        if self._peek() != ":":
-            raise self.reporter.fail(self.span, "#if: expected ':'")
-        self.i += 1
-        no = self._ternary()
-        return yes if condition else no
-
-    def _binary(self, level: int) -> int:
-        if level == len(self._LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
-        while self._peek() in self._LEVELS[level] or (
-            self._peek() == ">" and ">>" in self._LEVELS[level] and self._double_gt()
-        ):
-            op = self._peek()
-            if op == ">" and self._double_gt():
-                if ">>" not in self._LEVELS[level]:
-                    break
-                op = ">>"
-                self.i += 1
-            self.i += 1
-            right = self._binary(level + 1)
-            left = self._apply(op, left, right)
-        return left
-
-    def _double_gt(self) -> bool:
-        following = self.tokens[self.i + 1 : self.i + 2]
-        return bool(following) and following[0].text == ">" and not following[0].after_space
-
-    def _apply(self, op: str, left: int, right: int) -> int:
-        if op in ("/", "%"):
-            if right == 0:
-                raise self.reporter.fail(self.span, "#if: division by zero")
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return quotient if op == "/" else left - right * quotient
-        if op in ("<<", ">>"):
-            right = max(0, min(right, 64))
-            return left << right & ((1 << 128) - 1) if op == "<<" else left >> right
-        table = {
-            "||": int(bool(left or right)), "&&": int(bool(left and right)),
-            "|": left | right, "^": left ^ right, "&": left & right,
-            "==": int(left == right), "!=": int(left != right), "<": int(left < right),
-            ">": int(left > right), "<=": int(left <= right), ">=": int(left >= right),
-            "+": left + right, "-": left - right, "*": left * right % (1 << 128),
-        }  # fmt: skip
-        return table[op]
-
-    def _unary(self) -> int:
-        self.depth += 1
-        if self.depth > 200:
-            raise self.reporter.fail(self.span, "#if: expression nested too deeply")
-        if self.i >= len(self.tokens):
-            raise self.reporter.fail(self.span, "#if: expression expected")
-        token = self.tokens[self.i]
-        self.i += 1
-        try:
-            if token.kind == PUNCT and token.text in ("!", "-", "+", "~"):
-                inner = self._unary()
-                return {"!": int(not inner), "-": -inner, "+": inner, "~": ~inner}[token.text]
-            if token.text == "(":
-                inner = self._ternary()
-                if self._peek() != ")":
-                    raise self.reporter.fail(token.span, "#if: missing ')'")
-                self.i += 1
-                return inner
-            if token.kind == INT:
-                return parse_int(token, self.reporter).value
-            if token.kind == IDENT:
-                return 1 if token.text == "true" else 0
-        finally:
-            self.depth -= 1
-        raise self.reporter.fail(token.span, f"#if: unexpected '{token.text}'")
+def _raw(word: Token) -> str:
+    """The rest of the line after a word, as written."""
+    line = word.span.file.line(word.span.line)
+    return line[word.span.end_column - 1 :].strip()
 
 
 __all__ = ["BUILTIN", "Macro", "Preprocessor"]
