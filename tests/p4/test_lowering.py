@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.p4.support import compiled, execute, find, tables
+from tests.p4.support import compiled, execute, find, refused, tables
 
-A, D = ("h", "a"), ("h", "d")
+A, B, C, D = (("h", n) for n in "abcd")
 X = ("scalars", "meta.x")
 
 
@@ -58,3 +58,22 @@ def test_checksums_inside_ifs_and_controls() -> None:
     assert first["if_cond"]["value"]["op"] == "and"
     assert second["target"] == ["h", "d"]
     assert second["if_cond"]["value"]["op"] == "not"
+
+
+def test_generic_functions() -> None:
+    machine = execute(
+        {A: 5, B: 3, C: 7},
+        top="T larger<T>(in T a, in T b) { if (a > b) { return a; } return b; } "
+        "T twice<T>(in T a) { T z = a; z = larger(z, a + a); return z; } "
+        "void swap<T>(inout T a, inout T b) { T t = a; a = b; b = t; }",
+        apply="swap(hdr.h.a, hdr.h.b); hdr.h.c = twice(hdr.h.c); m.x = twice<bit<8>>(hdr.h.a);",
+    )
+    assert (machine.fields[A], machine.fields[B]) == (3, 5)
+    assert (machine.fields[C], machine.fields[X]) == (14, 6)
+
+
+def test_generic_functions_that_cannot_be_copied() -> None:
+    top = "T f<T>(in T a) { return f(a); }"
+    assert "calls itself" in refused(top=top, apply="m.x = f(m.x);")
+    top = "T f<T>(in T a) { return a; }"
+    assert "give the number for 'T' a width" in refused(top=top, apply="m.t = f(1) == 1;")

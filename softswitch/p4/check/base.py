@@ -42,6 +42,7 @@ class CheckerBase(ABC):
         self.match_kinds: dict[str, ast.EnumMemberDecl] = {}
         self.return_type: t.Type | None = None
         self.context = "program"  # parser, control, action, function
+        self.copies: dict[tuple[Any, ...], ast.FunctionDecl] = {}  # of generic functions
         self._generic_structs: dict[tuple[Any, ...], t.TStruct] = {}
         self.used: set[ast.Node] = set()
         self.ctor_params: set[ast.Param] = set()
@@ -199,7 +200,7 @@ class CheckerBase(ABC):
         args = tuple(self._tuple_item(a) if struct else self.type_of(a) for a in ref.args)
         if isinstance(decl, ast.Node):
             self.used.add(decl)
-        if isinstance(decl, t.TVar):
+        if isinstance(decl, t.Type):
             return decl
         if isinstance(decl, ast.StructLike):
             self._arity(ref, decl.type_params, args)

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
-from softswitch.p4.check.expr import ExprChecker
+from softswitch.p4.check.generic import GenericChecker
 from softswitch.p4.check.nodes import done, typed
 from softswitch.p4.diagnostics import Span, did_you_mean
 
 _SIZE_METHODS = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 
 
-class CallChecker(ExprChecker):
+class CallChecker(GenericChecker):
     """`call` sets kind: builtin, apply, extern_method, extern_function, function, action, ctor."""
 
     def call(self, e: ast.Call, expected: t.Type | None = None) -> ast.Expr:
@@ -266,13 +266,16 @@ class CallChecker(ExprChecker):
             raise self.reporter.fail(
                 e.span, f"function '{func.name}' is called in its own declaration"
             )
-        if not function.is_extern and function.type_params:
-            raise self.reporter.fail(e.span, "functions with type parameters are not supported")
         deprecated = function.annotation("deprecated")
         if deprecated is not None:
             text = "".join(a.text for a in deprecated.args if isinstance(a, ast.StringLit))
             self.reporter.warn(e.span, f"'{func.name}' is deprecated: {text}", "deprecated")
-        return self._finish(e, function, {}, expected)
+        result = self._finish(e, function, {}, expected)
+        if not function.is_extern and function.type_params:
+            made = self.specialise(function, e.type_values, e.span)
+            e.target = made
+            e.bound = [(p, x) for p, (_, x) in zip(made.params, e.bound, strict=True)]
+        return result
 
     def _finish(
         self,

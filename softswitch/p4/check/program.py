@@ -277,25 +277,30 @@ class ProgramChecker(StmtChecker):
                             )
 
     def _function_decl(self, decl: ast.FunctionDecl) -> None:
-        with self.scoped("prototype" if decl.is_extern else "function"):
-            decl.type_vars = self._type_params(decl.type_params)
+        if decl.is_extern or decl.type_params:
+            with self.scoped("prototype" if decl.is_extern else "function"):
+                decl.type_vars = self._type_params(decl.type_params)
+                assert decl.returns is not None
+                returns = self.type_of(decl.returns)
+                self.params(decl.params)
+                decl.return_type = returns  # a generic body is checked for the types it gets
+        else:
+            self.function_body(decl)
+        self.declare(decl)
+
+    def function_body(self, decl: ast.FunctionDecl) -> None:
+        with self.scoped("function"):
             assert decl.returns is not None
+            assert decl.body is not None
+            decl.return_type = None
             returns = self.type_of(decl.returns)
             self.params(decl.params)
-            if decl.is_extern:
-                decl.return_type = returns
-            elif decl.body is not None:
-                if decl.type_params:
-                    raise self.reporter.fail(
-                        decl.span, "functions with type parameters are not supported"
-                    )
-                self._body(decl.body, "function", returns)
-                if not isinstance(returns, t.TVoid) and not _returns(decl.body):
-                    self.reporter.error(
-                        decl.span, f"function '{decl.name}' can end without a return value"
-                    )
-                decl.return_type = returns
-        self.declare(decl)
+            self._body(decl.body, "function", returns)
+            if not isinstance(returns, t.TVoid) and not _returns(decl.body):
+                self.reporter.error(
+                    decl.span, f"function '{decl.name}' can end without a return value"
+                )
+            decl.return_type = returns
 
     def _body(self, body: ast.BlockStmt, context: str, returns: t.Type | None = None) -> None:
         outer, outer_return = self.context, self.return_type

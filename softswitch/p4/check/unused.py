@@ -39,6 +39,9 @@ def warn_unused(program: ast.Program, used: set[ast.Node], reporter: Reporter) -
 
 
 def _declared(decl: ast.Decl) -> Iterator[ast.Decl]:
+    if isinstance(decl, ast.FunctionDecl) and decl.type_params and decl.body is not None:
+        yield decl  # only copies of it are checked
+        return
     for node in walk(decl):
         if isinstance(node, ast.FunctionDecl) and (node.is_extern or node.body is None):
             continue
