@@ -208,9 +208,10 @@ class SelfTest:
                 wanted = predict(self.plan, [one])
                 after = self._send_all([one], wanted, before)
                 seen = {k: n for k, n in link_packets(self.plan, before, after).items() if n}
+                dropped = unexpected_drops(before, after)
                 before = after
                 if seen != wanted:
-                    lines.append(self._way(one, seen, len(flow.evs)))
+                    lines.append("; ".join([self._way(one, seen, len(flow.evs)), *dropped]))
                     break
             if len(lines) >= MOST_TRACED:
                 break
@@ -218,11 +219,17 @@ class SelfTest:
 
     def _way(self, flow: Flow, seen: LinkCounts, alike: int) -> str:
         wanted = path_of(self.plan, flow.source, flow.target, flow.plane, flow.evs[0])
-        links = ", ".join(f"{link} from {node}" for link, node in sorted(seen)) or "no link"
+        took: list[str] = []
+        here, left = flow.source, dict(seen)
+        while step := next((key for key in left if key[1] == here), None):
+            ends = self.plan.link(step[0])
+            here = ends.b.node if here == ends.a.node else ends.a.node
+            took.append(step[0])
+            del left[step]
         return (
             f"EV {flow.evs[0]:#010x} from {flow.source} to {flow.target} in plane {flow.plane} "
             f"(of {alike} that name this way) names {' > '.join(wanted.links)} and was seen on "
-            f"{links}"
+            + (" > ".join([*took, *(link for link, _node in left)]) or "no link")
         )
 
     def _send_all(self, flows: Sequence[Flow], predicted: LinkCounts, before: Counters) -> Counters:

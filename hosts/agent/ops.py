@@ -20,7 +20,7 @@ from hosts.core.config import ConfigError
 from hosts.core.endpoint import EndpointError
 from hosts.core.events import Completion, Event, RecvCompletion, Status
 from hosts.core.memory import MemoryRegion
-from hosts.wire.frame import FlowTemplate
+from hosts.wire.frame import flow_template
 
 if TYPE_CHECKING:
     from hosts.agent.driver import Driver
@@ -435,14 +435,16 @@ class Operations:
         config = next(p for p in agent.settings.endpoint.ports if p.port == port)
         if len(dst) != len(config.ip):
             raise FieldError("dst: not the IP version of the port")
-        template = FlowTemplate(
+        endpoint = agent.settings.endpoint
+        template = flow_template(
             config.mac,
             config.gateway_mac,
             config.ip,
             dst,
-            agent.settings.endpoint.udp_port,
-            packing=agent.settings.endpoint.ev_packing,
-            hop_limit=agent.settings.endpoint.hop_limit,
+            endpoint.udp_port,
+            packing=endpoint.ev_packing,
+            hop_limit=endpoint.hop_limit,
+            encap=None if endpoint.encap is None else endpoint.encap.get(dst),
         )
         later = Later()
         now = agent.clock()

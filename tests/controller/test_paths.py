@@ -185,7 +185,7 @@ def test_uplinks_that_were_exchanged_for_each_other_are_found(mode: Mode) -> Non
     assert not check.ok
     line = check.problems[0]
     assert line.startswith("EV 0x")
-    assert "p0t0-1:p0t1-1 from p0t0-1" in line or "p0t0-1:p0t1-0 from p0t0-1" in line
+    assert "and was seen on h2:p0t0-1 > p0t0-1:p0t1-1" in line, line
 
 
 def test_every_way_has_its_own_number_of_packets() -> None:
