@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv6Network
 from pathlib import Path
 
 from topologies import addressing, netlink
@@ -209,7 +210,10 @@ def _finish_host(plan: Plan, host: HostPlan, spaces: Namespaces) -> None:
                 _require_off(nic.ifname, offloads.switch_off(nic.ifname))
 
     spaces.inside(host.name, offloads_off)
-    requests = [netlink.set_up(infos["lo"].index, "lo")]
+    # What comes out of a list of uSIDs is for the agent's NICs; the kernel, which has no such
+    # address, must not answer "no route" to it.
+    usids = IPv6Network(str(plan.spec.usids))
+    requests = [netlink.set_up(infos["lo"].index, "lo"), netlink.add_blackhole(usids)]
     for nic in host.nics:
         index = infos[nic.ifname].index
         both = netlink.IFF_UP | netlink.IFF_NOARP

@@ -36,7 +36,7 @@ _NLMSGERR_ATTR_MSG = 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_F_NODAD, _IFA_F_PERMANENT = 1, 2, 0x02, 0x80
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC = 1, 4, 5, 7
 _NDA_DST, _NDA_LLADDR, _NUD_PERMANENT = 1, 2, 0x80
-_RT_TABLE_MAIN, _RTPROT_STATIC, _RTN_UNICAST = 254, 4, 1
+_RT_TABLE_MAIN, _RTPROT_STATIC, _RTN_UNICAST, _RTN_BLACKHOLE = 254, 4, 1, 6
 
 IFF_UP, IFF_RUNNING, IFF_NOARP = 0x1, 0x40, 0x80
 OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
@@ -204,6 +204,24 @@ def add_route(index: int, target: IPv6Network, gateway: str, source: str) -> Req
         + _attribute(_RTA_PREFSRC, IPv6Address(source).packed)
     )
     return Request(_RTM_NEWROUTE, _CREATE | _REPLACE, body, f"add route {target} via {gateway}")
+
+
+def add_blackhole(target: IPv6Network) -> Request:
+    """A route that drops without an answer."""
+    head = struct.pack(
+        "=BBBBBBBBI",
+        socket.AF_INET6,
+        target.prefixlen,
+        0,
+        0,
+        _RT_TABLE_MAIN,
+        _RTPROT_STATIC,
+        0,
+        _RTN_BLACKHOLE,
+        0,
+    )
+    body = head + _attribute(_RTA_DST, target.network_address.packed)
+    return Request(_RTM_NEWROUTE, _CREATE | _REPLACE, body, f"add blackhole {target}")
 
 
 def add_neighbour(index: int, address: str, mac: str) -> Request:
