@@ -41,6 +41,8 @@ class Fidelity:
 
     readings: tuple[Reading, ...]
     missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """What this kind of switch cannot tell: no reason to distrust the rest, but said."""
     note: str = ""
 
     @property
@@ -82,7 +84,15 @@ def judge_fidelity(samples: Sequence[Event], bounds: FidelityBounds) -> Fidelity
     missing: list[str] = []
     if bounds.queue_late_p99 is None or bounds.timer_late_p95 is None:
         raise ValueError("bounds without limits: call FidelityBounds.scaled first")
+    key, title = "late", "switch queues late"
     switches = {e.src: e for e in samples if e.type == "ports" and e.get("late_p99_ns") is not None}
+    if not switches:
+        # bmv2: how long its threads were kept from a CPU stands for how late it served.
+        key, title = "waited", "switch threads waited"
+        switches = {
+            e.src: e for e in samples if e.type == "ports" and e.get("waited_p99_ns") is not None
+        }
+    unknown = [str(text) for event in switches.values() for text in event.get("unknown") or ()]
     hosts = [e for e in samples if e.type == "sample" and e.get("late_ns") is not None]
     cpus = [e for e in samples if e.type == "cpu"]
     if not switches:
@@ -91,8 +101,8 @@ def judge_fidelity(samples: Sequence[Event], bounds: FidelityBounds) -> Fidelity
         missing.append("no host reported how late it was")
     if not cpus:
         missing.append("the machine's load was not measured")
-    p99, p99_at = _worst((e["late_p99_ns"] / 1e6, e.src) for e in switches.values())
-    worst, worst_at = _worst((e["late_max_ns"] / 1e6, e.src) for e in switches.values())
+    p99, p99_at = _worst((e[f"{key}_p99_ns"] / 1e6, e.src) for e in switches.values())
+    worst, worst_at = _worst((e[f"{key}_max_ns"] / 1e6, e.src) for e in switches.values())
     by_host: dict[str, list[float]] = {}
     for event in hosts:
         by_host.setdefault(event.src, []).append(event["late_ns"] / 1e6)
@@ -103,10 +113,8 @@ def judge_fidelity(samples: Sequence[Event], bounds: FidelityBounds) -> Fidelity
     mean = sum(event["idle"] * event["span_ns"] for event in cpus) / total if total else 1.0
     return Fidelity(
         (
-            Reading("switch queues late, p99", p99, bounds.queue_late_p99 / 1e6, "ms", p99_at),
-            Reading(
-                "switch queues late, worst", worst, bounds.queue_late_max / 1e6, "ms", worst_at
-            ),
+            Reading(f"{title}, p99", p99, bounds.queue_late_p99 / 1e6, "ms", p99_at),
+            Reading(f"{title}, worst", worst, bounds.queue_late_max / 1e6, "ms", worst_at),
             Reading("host timers late, p95", timer_p95, bounds.timer_late_p95 / 1e6, "ms", p95_at),
             Reading(
                 "host timers late, worst", timer_max, bounds.timer_late_max / 1e6, "ms", timer_at
@@ -114,4 +122,5 @@ def judge_fidelity(samples: Sequence[Event], bounds: FidelityBounds) -> Fidelity
             Reading("CPU left, mean", mean, bounds.cpu_left, "share", f"least {idle:.0%}", True),
         ),
         tuple(missing),
+        tuple(dict.fromkeys(unknown)),
     )

@@ -75,6 +75,11 @@ class Sampler:
                 "cpu_ns": fidelity.get("cpu_ns"),
                 "ports": ports,
             }
+            if "unknown" in stats:
+                # A switch that can't say how late it was says what is measured instead.
+                data["unknown"] = stats["unknown"]
+                data["waited_p99_ns"] = fidelity.get("waited_p99_ns")
+                data["waited_max_ns"] = fidelity.get("waited_max_ns")
             if marks and self._counters:
                 marked, trimmed = marks_and_trims(ctl, list(table))
                 data["marks"] = {k: v for k, v in marked.items() if v}

@@ -26,15 +26,16 @@ from mrclab.doctor import git_version
 from mrclab.errors import LabVoid, UserError
 from mrclab.hostagents import HostAgents
 from mrclab.memory import available_memory
+from mrclab.mrccontroller import MrcControllerProcess
 from mrclab.namespace import STATE_DIR
 from mrclab.program import compiled
 from mrclab.progress import Steps
-from softswitch.ctl import CtlClient
+from topologies.bmv2 import Bmv2Backend
 from topologies.builder import BuildError, build
 from topologies.links import LinkControl
 from topologies.machine import fits
 from topologies.plan import Plan
-from topologies.switches import Backend, Bmv2Backend, BuiltinBackend
+from topologies.switches import Backend, BuiltinBackend, SideChannel
 
 
 def machine_versions(switch: str) -> dict[str, str]:
@@ -68,10 +69,12 @@ class Testbed:
         failover_groups: bool = False,
         faults: Sequence[str] = (),
         self_test: bool = True,
+        mrc: bool = False,
         steps: Steps | None = None,
         command: str = "",
     ) -> None:
-        """`faults`: ways to break the endpoint on purpose (hosts/core/faults.py)."""
+        """`faults`: ways to break the endpoint on purpose (hosts/core/faults.py). `mrc`: run the
+        MRC controller too."""
         self.plan = plan
         self.run_id = run_id
         self.run_dir = run_dir
@@ -83,6 +86,8 @@ class Testbed:
         self.self_test_report: Report | None = None
         self._faults = tuple(faults)
         self._self_test = self_test
+        self._mrc = mrc
+        self._mrc_controller: MrcControllerProcess | None = None
         self._command = command
         self._stack = contextlib.ExitStack()
         self._failure: str | None = None
@@ -94,7 +99,7 @@ class Testbed:
         return self._agents.clients
 
     @property
-    def ctl(self) -> Mapping[str, CtlClient]:
+    def ctl(self) -> Mapping[str, SideChannel]:
         return self.fabric.ctl
 
     @property
@@ -103,7 +108,10 @@ class Testbed:
 
     @property
     def event_files(self) -> Mapping[str, Path]:
-        return self._agents.event_files
+        files = dict(self._agents.event_files)
+        if self._mrc_controller is not None:
+            files["mrc"] = self._mrc_controller.events
+        return files
 
     # -- coming up and going down
 
@@ -138,6 +146,9 @@ class Testbed:
             if self._self_test:
                 with self.steps.step("self-test: spread, marks, conservation"):
                     self._run_self_test()
+            if self._mrc:
+                with self.steps.step("start the MRC controller"):
+                    self._start_mrc_controller()
         except SelfTestError as error:
             raise LabVoid(f"{error}; a busy or small machine does this, try again") from None
         except (BuildError, ControllerError) as error:
@@ -172,6 +183,11 @@ class Testbed:
         )
         self.controller.connect()
         self.controller.program()
+
+    def _start_mrc_controller(self) -> None:
+        sockets = {name: client.path for name, client in self._agents.clients.items()}
+        self._mrc_controller = MrcControllerProcess(self.plan, sockets, STATE_DIR, self.run_dir)
+        self._stack.callback(self._mrc_controller.stop)
 
     def _run_self_test(self) -> None:
         report = SelfTest(

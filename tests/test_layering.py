@@ -25,7 +25,7 @@ CORES: dict[str, set[str]] = {
         "samples.py",
         "waiting.py",
     },
-    "controller/mrc": set(),
+    "controller/mrc": {"__main__.py", "service.py"},
     "hosts/core": set(),
     "hosts/probing": set(),
     "hosts/wire": {"layers.py"},
@@ -40,6 +40,8 @@ CORES: dict[str, set[str]] = {
         "world.py",
     },
     "topologies": {
+        "bmv2.py",
+        "bmv2ctl.py",
         "builder.py",
         "kernel.py",
         "links.py",

@@ -21,12 +21,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from softswitch.ctl import CtlClient
 from topologies import netlink
 from topologies.kernel import Namespaces, WiringError, require_free_names, wire
 from topologies.links import LinkControl, LinkError
 from topologies.plan import LinkEnd, LinkPlan, NicPlan, Plan, SwitchPlan
-from topologies.switches import Backend, SwitchError, SwitchHandle
+from topologies.switches import Backend, SideChannel, SwitchError, SwitchHandle
 from topologies.waiting import looks
 
 
@@ -240,8 +239,8 @@ class Fabric:
         return {host.name: host.pid for host in self.net.hosts}
 
     @property
-    def ctl(self) -> Mapping[str, CtlClient]:
-        """Side channels by switch; empty with bmv2."""
+    def ctl(self) -> Mapping[str, SideChannel]:
+        """Side channels by switch."""
         return self.backend.ctl()
 
     @property

@@ -281,6 +281,10 @@ class LinkControl:
         if sender.node not in self._ctl:
             raise LinkError(f"{plan.name}: {sender.node} has no port settings; it can only be cut")
         config = self._ports(plan, sender.node).get(sender.port, {}).get("config", {})
+        if not config:
+            raise LinkError(
+                f"{plan.name}: {sender.node} is bmv2, which can't impair a link; it can only be cut"
+            )
         if not set(names) <= set(config):
             raise LinkError(
                 f"{plan.name}: this switch can't impair what a host sends; "

@@ -1,4 +1,4 @@
-"""Starting the switch processes of a fabric: this repository's switch, or bmv2.
+"""Starting the switch processes of a fabric: this repository's switch. bmv2: bmv2.py.
 
 A backend starts one process per switch of a plan, on interfaces that exist already, without a
 program (P4Runtime pushes it), gives every port the settings of the plan and says where each
@@ -10,26 +10,20 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
-import socket
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from softswitch.ctl import CtlClient, CtlError
 from softswitch.spawn import SpawnError, SwitchArgs, SwitchFarm
-from topologies.plan import CONTROL_PRIORITY, DATA_PRIORITY, Plan, SwitchPlan
+from topologies.plan import Plan, SwitchPlan
 
 CPU_PORT = 510
 DROP_PORT = 511
 PRIORITY_QUEUES = 2
 FIRST_GRPC_PORT = 9559
-FIRST_THRIFT_PORT = 20_001
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
@@ -51,7 +45,18 @@ class SwitchHandle:
     grpc: str
     """HOST:PORT of its P4Runtime server."""
     ctl: str | None
-    """Path of its side channel; None when it has none."""
+    """Path of its side channel; None when it is no socket (bmv2)."""
+
+
+class SideChannel(Protocol):
+    """What P4Runtime has no words for, of one switch: `softswitch.ctl.CtlClient`, and for bmv2
+    `topologies.bmv2ctl.Bmv2Ctl`. Raises CtlError."""
+
+    def ports(self) -> dict[int, dict[str, Any]]: ...
+    def set_port(self, port: int, **config: object) -> dict[str, Any]: ...
+    def stats(self, reset_max: bool = False) -> dict[str, Any]: ...
+    def counters(self, names: Sequence[str] | None = None) -> dict[str, dict[str, list[int]]]: ...
+    def close(self) -> None: ...
 
 
 class Backend(Protocol):
@@ -72,8 +77,8 @@ class Backend(Protocol):
         """End one switch, as a crash or reboot would, and wait until it is gone."""
         ...
 
-    def ctl(self) -> Mapping[str, CtlClient]:
-        """Side channels by switch; empty when this kind has none."""
+    def ctl(self) -> Mapping[str, SideChannel]:
+        """Side channels by switch."""
         ...
 
     def stop(self) -> None:
@@ -205,10 +210,10 @@ class BuiltinBackend:
             return
         self._stopping.add(name)
         self._ctl.pop(name).close()
-        if not _kill(handle.pid, STOP_SECONDS):
+        if not kill(handle.pid, STOP_SECONDS):
             raise SwitchError(f"{name}: process {handle.pid} does not end")
 
-    def ctl(self) -> Mapping[str, CtlClient]:
+    def ctl(self) -> Mapping[str, SideChannel]:
         return self._ctl
 
     def stop(self) -> None:
@@ -222,139 +227,7 @@ class BuiltinBackend:
         self._ctl.clear()
 
 
-BMV2 = "simple_switch_grpc"
-BMV2_CLI = "simple_switch_CLI"
-
-
-def bmv2_arguments(switch: SwitchPlan, log: Path) -> list[str]:
-    """The command line of simple_switch_grpc for a switch."""
-    return [
-        BMV2,
-        *common_arguments(switch),
-        "--thrift-port",
-        str(thrift_port(switch)),
-        "--log-file",
-        str(log),
-        "--log-level",
-        "warn",
-        "--",
-        *target_arguments(switch),
-    ]
-
-
-def thrift_port(switch: SwitchPlan) -> int:
-    """Where bmv2's Thrift server of a switch listens."""
-    return FIRST_THRIFT_PORT + switch.device_id - 1
-
-
-def bmv2_commands(switch: SwitchPlan, frame_bytes: int) -> list[str]:
-    """Queue settings for simple_switch_CLI.
-
-    bmv2 paces each priority on its own in packets per second; the control queue gets a
-    quarter of the link in packets of 128 bytes. It has no delay, loss or shared rate.
-    """
-    commands = []
-    for number, port in sorted(switch.ports.items()):
-        data, control = port.config.queue_limits
-        rate = port.config.rate_bps
-        commands += [
-            f"set_queue_depth {data} {number} {DATA_PRIORITY}",
-            f"set_queue_depth {control} {number} {CONTROL_PRIORITY}",
-            f"set_queue_rate {max(1, rate // (8 * frame_bytes))} {number} {DATA_PRIORITY}",
-            f"set_queue_rate {max(1, rate // 4 // (8 * 128))} {number} {CONTROL_PRIORITY}",
-        ]
-    return commands
-
-
-class Bmv2Backend:
-    """simple_switch_grpc from the PATH. Links have no delay and can't be impaired."""
-
-    name = "bmv2"
-
-    def __init__(self, run_dir: Path, *, on_exit: OnExit | None = None) -> None:
-        self._logs = run_dir
-        self._on_exit = on_exit
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._stopping: set[str] = set()
-
-    def start(self, plan: Plan) -> Mapping[str, SwitchHandle]:
-        for tool in (BMV2, BMV2_CLI):
-            if shutil.which(tool) is None:
-                raise SwitchError(f"{tool} is not on the PATH; use --switch builtin")
-        self._logs.mkdir(parents=True, exist_ok=True)
-        try:
-            for switch in plan.switches.values():
-                self._spawn(switch)
-            return {s.name: self._ready(plan, s) for s in plan.switches.values()}
-        except BaseException:
-            self.stop()
-            raise
-
-    def start_switch(self, plan: Plan, switch: SwitchPlan) -> SwitchHandle:
-        if switch.name not in self._processes:
-            self._spawn(switch)
-        return self._ready(plan, switch)
-
-    def _spawn(self, switch: SwitchPlan) -> None:
-        with (self._logs / f"{switch.name}.out").open("wb") as out:
-            process = subprocess.Popen(
-                bmv2_arguments(switch, self._logs / switch.name),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-        self._processes[switch.name] = process
-        self._stopping.discard(switch.name)
-        threading.Thread(target=self._watch, args=(switch.name, process), daemon=True).start()
-
-    def _watch(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        status = process.wait()
-        if name not in self._stopping and self._on_exit is not None:
-            self._on_exit(name, status)
-
-    def _ready(self, plan: Plan, switch: SwitchPlan) -> SwitchHandle:
-        process = self._processes[switch.name]
-        deadline = time.monotonic() + START_SECONDS
-        for address in (grpc_address(switch), f"127.0.0.1:{thrift_port(switch)}"):
-            _await_listening(switch.name, address, process, deadline)
-        commands = "\n".join(bmv2_commands(switch, plan.spec.data_frame_bytes)) + "\n"
-        ran = subprocess.run(
-            [BMV2_CLI, "--thrift-port", str(thrift_port(switch))],
-            input=commands,
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
-        if ran.returncode != 0 or "Error" in ran.stdout + ran.stderr:
-            last = " ".join((ran.stderr or ran.stdout).split())[-160:]
-            raise SwitchError(f"{switch.name}: {BMV2_CLI} failed: {last}")
-        return SwitchHandle(switch.name, switch.device_id, process.pid, grpc_address(switch), None)
-
-    def stop_switch(self, name: str) -> None:
-        process = self._processes.pop(name, None)
-        if process is not None:
-            self._stopping.add(name)
-            process.kill()
-            process.wait(STOP_SECONDS)
-
-    def ctl(self) -> Mapping[str, Any]:
-        return {}
-
-    def stop(self) -> None:
-        self._stopping.update(self._processes)
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
-
-
-def _kill(pid: int, seconds: float) -> bool:
+def kill(pid: int, seconds: float) -> bool:
     """End a process that another one started; False when it is still there after so long."""
     try:
         process = os.pidfd_open(pid)
@@ -368,16 +241,3 @@ def _kill(pid: int, seconds: float) -> bool:
         return bool(ended.poll(seconds * 1000))
     finally:
         os.close(process)
-
-
-def _await_listening(
-    name: str, address: str, process: subprocess.Popen[bytes], deadline: float
-) -> None:
-    host, _, port = address.rpartition(":")
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(0.02)
-            raise SwitchError(f"{name}: {BMV2} ended with status {status}")
-    raise SwitchError(f"{name}: does not listen on {address} after {START_SECONDS:g} s")

@@ -8,15 +8,8 @@ import pytest
 
 from softswitch.options import parse_args
 from tests.topologies.fabrics import two_plane
-from topologies.switches import (
-    Bmv2Backend,
-    BuiltinBackend,
-    SwitchError,
-    bmv2_arguments,
-    bmv2_commands,
-    grpc_address,
-    thrift_port,
-)
+from topologies.bmv2 import Bmv2Backend, bmv2_arguments, queue_settings, thrift_port
+from topologies.switches import BuiltinBackend, SwitchError, grpc_address
 
 
 def test_builtin_arguments_are_accepted(tmp_path: Path) -> None:
@@ -48,21 +41,18 @@ def test_bmv2_command_line() -> None:
     switch = two_plane().switch("p0t1-0")
     assert " ".join(bmv2_arguments(switch, Path("log"))) == (
         "simple_switch_grpc --no-p4 --device-id 3 -i 1@p0t1-0-1 -i 2@p0t1-0-2 "
-        "--thrift-port 20003 --log-file log --log-level warn "
+        "--thrift-port 20003 --notifications-addr ipc://log/p0t1-0.ipc --log-file log/p0t1-0 "
+        "--log-level warn "
         "-- --grpc-server-addr 127.0.0.1:9561 --cpu-port 510 --drop-port 511 --priority-queues 2"
     )
 
 
 def test_bmv2_settings() -> None:
     plan = two_plane()
-    commands = bmv2_commands(plan.switch("p0t1-0"), plan.spec.data_frame_bytes)
-    assert commands[:4] == [
-        "set_queue_depth 90 1 0",
-        "set_queue_depth 1000 1 1",
-        "set_queue_rate 1488 1 0",
-        "set_queue_rate 12207 1 1",
-    ]
-    assert len(commands) == 8
+    settings = queue_settings(plan.switch("p0t1-0"), plan.spec.data_frame_bytes)
+    # (port, priority, packets, packets per second); 50 Mb/s, a quarter of it for control
+    assert settings[:2] == [(1, 0, 90, 1488), (1, 1, 1000, 12207)]
+    assert len(settings) == 4
 
 
 def test_bmv2_that_is_absent_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

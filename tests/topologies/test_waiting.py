@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from topologies import waiting
-from topologies.switches import _kill
+from topologies.switches import kill
 
 
 @pytest.fixture
@@ -42,6 +42,6 @@ def test_a_slow_look_is_followed_by_another(clock: list[float]) -> None:
 
 def test_killing_a_process_waits_for_its_end() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        assert _kill(process.pid, 10)
+        assert kill(process.pid, 10)
         assert process.wait() == -signal.SIGKILL
-    assert _kill(process.pid, 0)
+    assert kill(process.pid, 0)
