@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topologies.paths import planned_evs
@@ -26,16 +26,16 @@ def ev_values(plan: Plan) -> dict[str, list[int]]:
     return {str(plane + 1): list(planned_evs(plan, plane)) for plane in range(plan.spec.planes)}
 
 
-def encaps(plan: Plan, host: str) -> dict[str, dict[str, Any]]:
+def encaps(plan: Plan, host: str, peers: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
     """In srv6 mode: destination address -> how an EV becomes outer addresses (`encap` objects of
-    hosts/wire), for every NIC of every other host. Empty in the other modes."""
+    hosts/wire), for every NIC of every other host, or of `peers`. Empty in the other modes."""
     if plan.spec.mode != "srv6":
         return {}
     return {
-        nic.ipv6: encapsulation(plan, host, other.name, nic.plane)
-        for other in plan.hosts.values()
-        if other.name != host
-        for nic in other.nics
+        nic.ipv6: encapsulation(plan, host, name, nic.plane)
+        for name in (plan.hosts if peers is None else peers)
+        if name != host
+        for nic in plan.host(name).nics
     }
 
 
@@ -46,18 +46,21 @@ def agent_config(
     seed: int = 0,
     cc: str = "nscc",
     faults: Sequence[str] = (),
+    peers: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """What `hosts.agent.settings` reads, for one host of a fabric. `seed` is the run's: every
-    host draws its own numbers from it. `faults` break the endpoint on purpose."""
+    host draws its own numbers from it. `faults` break the endpoint on purpose. `peers`: the only
+    hosts it will speak to (of a large fabric in srv6 mode the table of all would be large)."""
     spec, nics = plan.spec, plan.host(host).nics
     ev: dict[str, Any] = {
         "active": spec.ev.active,
         "backup": spec.ev.backup,
         "min_active": spec.ev.min_active,
     }
-    values, outer = ev_values(plan), encaps(plan, host)
+    values, outer = ev_values(plan), encaps(plan, host, peers)
     if values:
         ev["values"] = values
+        ev["kind"] = "srv6-srh" if outer and spec.srv6.srh else spec.mode
     config: dict[str, Any] = {
         "name": host,
         "seed": seed * 65_537 + plan.host(host).index,
