@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "encode": ("decode", "Turn decoded packets (JSON) back into bytes."),
     "fabric": ("fabric", "Show a fabric: sizes, addresses, diagram."),
     "bench": ("bench", "Measure switch, endpoint and bring-up."),
+    "soak": ("soak", "Run endpoints against an adversary, on and on."),
     "test": ("test", "Run all checks and tests."),
     "doctor": ("doctor", "Print versions and what is absent."),
 }

@@ -621,6 +621,7 @@ class Endpoint:
             local = status is Status.LOCAL_ERROR
             qp.parts.requestor.flush(Status.FLUSHED if local else status, now)
             qp.parts.responder.flush(now)
+            self._wake(qp.parts.requestor)  # others may have the window
 
     def _forget(self, qp: Qp) -> None:
         """Take a QP that is over out of everything that knows it."""

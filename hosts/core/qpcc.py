@@ -149,7 +149,9 @@ class Scheduler:
         """The next data frame for a free port."""
         ready = self._ready
         port = tx.port
-        for _ in range(len(ready)):
+        tries = len(ready)
+        while tries:
+            tries -= 1
             requestor = ready[0]
             frame = requestor.next_frame(port, now)
             if frame is not None:
@@ -164,6 +166,10 @@ class Scheduler:
             self.any_ready = bool(ready)
             if not requestor.parked and requestor.has_work():
                 self._park(requestor)
+            elif requestor.destination.parked:  # its turn goes to one that waits
+                before = len(ready)
+                self.release(requestor.destination)
+                tries += len(ready) - before
         return None
 
     def _park(self, requestor: Requestor) -> None:

@@ -299,8 +299,12 @@ class Sender:
         )
 
     def _again(self, port: int, now: int) -> bytes | None:
-        """Everything is SACKed but the transport ACK is missing: the last packet once more."""
+        """Everything is SACKed but the transport ACK is missing: the last packet once more. When
+        something else is out meanwhile, its ACK will speak for all."""
         window = self.window
+        if window.unack_psn != window.next:
+            self.resend_last = False
+            return None
         seq = window.next - 1
         if not self.evs.planes[port].usable:
             return None

@@ -77,7 +77,8 @@ def test_window_equals_a_set_whatever_order_sacks_come_in(seed):
         w = s.window
         assert not w.acked & 1
         assert (
-            set(range(w.unack_psn)) | {w.unack_psn + i for i in range(w.acked.bit_length()) if w.acked >> i & 1}
+            set(range(w.unack_psn))
+            | {w.unack_psn + i for i in range(w.acked.bit_length()) if w.acked >> i & 1}
             == known
         )
         assert w.unacked() == 200 - len(known)
