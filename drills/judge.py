@@ -161,12 +161,18 @@ def _metrics(
     capacity = goodput_capacity(view, pairs)
     left = _mean_capacity(view, phases)
     rates = {name: 8 * delivered.rate(window) for name, window in _windows(phases).items()}
+    wire = wire_capacity(view, pairs)
+    kept = rates["during"] / rates["before"] if phases.outages and rates["before"] else None
     worst = max(steers, key=lambda item: item.rtts, default=None)
     metrics: Metrics = {
         "goodput_share_before": rates["before"] / capacity if capacity else 0.0,
         "goodput_share_during": rates["during"] / left if left and phases.outages else None,
         "goodput_share_after": rates["after"] / capacity if capacity and phases.outages else None,
         "steer_rtts": worst.rtts if worst else None,
+        "steer_us": worst.duration / 1e3 / view.time_scale if worst else None,
+        "line_rate_share": rates["before"] / wire if wire else 0.0,
+        "goodput_kept": kept,
+        "goodput_lost": None if kept is None else 1.0 - kept,
         "packets_lost": book.packets_lost,
         "packets_retransmitted": total(samples, sources, "retransmitted"),
         "duplicates_delivered": -(-integrity.bytes_repeated // view.pmtu),
@@ -185,7 +191,7 @@ def _metrics(
         "steer_ms": worst.duration / 1e6 if worst else None,
         "losses_noticed": sum(item.lost_reports for item in steers),
         "duplicates_received": total(samples, {f.dst for f in phases.flows}, "duplicates"),
-        "capacity_bps": wire_capacity(view, pairs),
+        "capacity_bps": wire,
         "goodput_capacity_bps": capacity,
         "goodput_capacity_left_bps": left,
     }

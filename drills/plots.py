@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from drills.timelines import EvCounts, PortTimeline, Timeline
 
@@ -73,7 +73,7 @@ def _outages(axes: Axes, timeline: Timeline, label: bool) -> None:
             axes.axvline(x, color=ORANGE, lw=1.2, zorder=1)
         if label:
             axes.annotate(
-                f"{text}, {end - start:.1f} s",
+                f"{text}, {seconds(end - start)}",
                 ((start + end) / 2, 1.0),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 5 + 13 * (i % 3)),
@@ -86,7 +86,20 @@ def _outages(axes: Axes, timeline: Timeline, label: bool) -> None:
 
 def _time_axis(axes: Axes, timeline: Timeline) -> None:
     axes.set_xlim(timeline.first, timeline.last)
-    axes.set_xlabel("seconds of lab time")
+    factor, name = next((u for u in TIME_UNITS if timeline.last * u[0] >= 1), TIME_UNITS[-1])
+    if factor > 1:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x * factor:g}"))
+    axes.set_xlabel(f"{name} of {'lab' if factor == 1 else 'virtual'} time")
+
+
+TIME_UNITS = ((1, "seconds"), (1e3, "milliseconds"), (1e6, "microseconds"))
+
+
+def seconds(t: float) -> str:
+    """A time in seconds, as people write it."""
+    if t >= 0.1:
+        return f"{t:.1f} s"
+    return f"{t * 1e3:.1f} ms" if t >= 1e-3 else f"{t * 1e6:.0f} us"
 
 
 def goodput(timeline: Timeline) -> str:
@@ -96,10 +109,12 @@ def goodput(timeline: Timeline) -> str:
         axes = figure.subplots()
         _outages(axes, timeline, label=True)
         times = [t for t, _v in timeline.goodput]
-        rates = [v / 1e6 for _t, v in timeline.goodput]
+        levels = [v for _t, v in timeline.capacity]
+        size, unit = (1e9, "Gb/s") if max(levels, default=0) >= 1e9 else (1e6, "Mb/s")
+        levels = [v / size for v in levels]
+        rates = [v / size for _t, v in timeline.goodput]
         axes.plot(times, rates, color=BLUE, lw=1.8, label="goodput")
         edges = [t for t, _v in timeline.capacity]
-        levels = [v / 1e6 for _t, v in timeline.capacity]
         axes.step(
             edges,
             levels,
@@ -111,7 +126,7 @@ def goodput(timeline: Timeline) -> str:
         )
         top = max([*levels, *rates, 1.0])
         axes.set_ylim(0, top * 1.12)
-        axes.set_ylabel("Mb/s of payload")
+        axes.set_ylabel(f"{unit} of payload")
         axes.legend(loc="lower left", frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
         _time_axis(axes, timeline)
         return _svg(figure, "goodput", "Goodput over time against capacity")

@@ -15,10 +15,13 @@ from drills.format import Drill
 from drills.phases import IncompleteRun, Phases, phases_of
 from drills.progress import rate
 from drills.summary import Expectation, Summary
-from drills.timelines import ev_counts, port_timelines, timeline_of
+from drills.timelines import ev_counts, port_timelines, timeline_of, told
 from drills.view import FabricView
 
 TEMPLATES = Path(__file__).parent / "templates"
+
+MAX_DIRECTIONS = 24
+"""Directions of links that are drawn."""
 
 HEADLINE = {
     "pass": "Every expectation held.",
@@ -91,7 +94,7 @@ def cards(summary: Summary) -> list[dict[str, str]]:
                 "label": "until the dead link was left",
                 "note": f"{lab_ms:.1f} ms here, {real:.0f} us at real speed"
                 if scale > 1
-                else f"{lab_ms:.1f} ms",
+                else f"{real:.3g} us",
             }
         )
     compared = value("bytes_compared")
@@ -138,13 +141,15 @@ def _pictures(
     if phases is None:
         return {}
     timeline = timeline_of(everything, phases, view)
-    ports = port_timelines(everything, phases, view)
+    ports, left_out = told(port_timelines(everything, phases, view), MAX_DIRECTIONS)
     evs = ev_counts(everything, phases)
     pictures = {"goodput": plots.goodput(timeline)}
     if evs:
         pictures["evs"] = plots.ev_states(timeline, evs)
     if ports:
         pictures["queues"] = plots.queues(timeline, ports, view.trim)
+    if left_out:
+        pictures["queues_left_out"] = str(left_out)
     return pictures
 
 

@@ -53,6 +53,20 @@ class PortTimeline:
     marks: Points
     """(time, marks per second)."""
     note: str
+    harm: int = 0
+    """Frames marked, trimmed or lost."""
+
+
+def told(ports: Sequence[PortTimeline], most: int) -> tuple[list[PortTimeline], int]:
+    """The `most` directions that tell most (what harmed frames, then the deepest queues), in
+    their order, and how many are left out."""
+
+    def weight(port: PortTimeline) -> tuple[int, float]:
+        return port.harm, max((depth for _t, depth in port.depth), default=0.0)
+
+    chosen = sorted(ports, key=weight, reverse=True)[:most]
+    kept = {id(port) for port in chosen}
+    return [port for port in ports if id(port) in kept], len(ports) - len(chosen)
 
 
 def origin(events: Sequence[Event]) -> int:
@@ -187,7 +201,11 @@ def port_timelines(
             words += [f"{lost:,} lost"] if lost else []
             found.append(
                 PortTimeline(
-                    direction_name(link, upward), tuple(depth), _rates(marks), ", ".join(words)
+                    direction_name(link, upward),
+                    tuple(depth),
+                    _rates(marks),
+                    ", ".join(words),
+                    marked + trimmed + lost,
                 )
             )
     return found

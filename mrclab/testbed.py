@@ -132,7 +132,7 @@ class Testbed:
     def _up(self) -> None:
         problem = fits(self.plan.spec, len(os.sched_getaffinity(0)), available_memory())
         if problem is not None:
-            raise UserError(problem)
+            raise UserError(f"{problem}; drills also run with --time virtual, on any machine")
         counts = f"{len(self.plan.hosts)} hosts, {len(self.plan.switches)} switches"
         try:
             with self.steps.step("compile the pipeline"):

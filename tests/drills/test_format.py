@@ -11,6 +11,8 @@ from drills.format import Drill, check_names, load_drill
 from drills.measures import MEASURES
 from mrclab.errors import UserError
 from tests.drills.synthetic import plan
+from topologies.plan import Plan
+from topologies.spec import load_spec
 from topologies.yamlspec import SpecError
 
 GOOD = """\
@@ -48,7 +50,8 @@ def test_a_small_drill_loads(tmp_path: Path) -> None:
 def test_catalogue_drills_load_and_fit_their_fabric(name: str) -> None:
     drill = load_drill(catalog.find(name))
     assert drill.name == name
-    check_names(drill, list(plan().links), list(plan().hosts))
+    fabric = Plan.from_spec(load_spec(drill.fabric))
+    check_names(drill, list(fabric.links), list(fabric.hosts))
     assert set(drill.expectations(True)) <= set(MEASURES)
 
 
