@@ -88,7 +88,10 @@ class FabricIntf(Intf):  # type: ignore[misc]
 class FabricLink(Link):  # type: ignore[misc]
     """A link of the plan, wired already."""
 
-    def __init__(self, plan: LinkPlan, node1: Node, node2: Node, macs: tuple[str, str]) -> None:
+    def __init__(
+        self, fabric: Fabric, plan: LinkPlan, node1: Node, node2: Node, macs: tuple[str, str]
+    ) -> None:
+        self.fabric = fabric
         self.plan = plan
         self.fast = True
         self.intf1 = self._intf(node1, plan.a, macs[0])
@@ -98,6 +101,13 @@ class FabricLink(Link):  # type: ignore[misc]
         return FabricIntf(
             end.ifname, node=node, port=end.port, link=self, mac=mac, moveIntfFn=self._ignore
         )
+
+    def status(self) -> str:
+        """For ``links`` at the prompt: as kernel and switches see the link now."""
+        try:
+            return str(self.fabric.links.state(self.plan.name))
+        except LinkError as problem:
+            return f"({problem})"
 
     def stop(self) -> None:
         """The fabric removes all interfaces in one go."""
@@ -352,7 +362,9 @@ def _register_links(fabric: Fabric) -> None:
     nics: dict[str, NicPlan] = {n.ifname: n for h in fabric.plan.hosts.values() for n in h.nics}
     for link in fabric.plan.links.values():
         port = fabric.plan.switch(link.b.node).ports[link.b.port]
-        made = FabricLink(link, net[link.a.node], net[link.b.node], (port.peer_mac, port.mac))
+        made = FabricLink(
+            fabric, link, net[link.a.node], net[link.b.node], (port.peer_mac, port.mac)
+        )
         if link.a.ifname in nics:
             made.intf1.ip, made.intf1.prefixLen = nics[link.a.ifname].ipv6, "128"
         net.links.append(made)

@@ -54,6 +54,11 @@ class Impairment:
     blackhole: bool = False
     """Everything is dropped while the port stays up."""
 
+    def __str__(self) -> str:
+        shares = (("loss", self.loss), ("corruption", self.corrupt))
+        parts = [f"{share:.3%} {name}" for name, share in shares if share]
+        return ", ".join([*parts, *(["a blackhole"] if self.blackhole else [])]) or "no impairment"
+
 
 NO_IMPAIRMENT = Impairment()
 
@@ -98,6 +103,16 @@ class LinkState:
         """Neither end takes the link for up."""
         ends = (self.a, self.b)
         return not any(end.running or end.switch_up for end in ends)
+
+    def __str__(self) -> str:
+        """``(OK OK)``, or what is wrong at which end and in which direction."""
+        ends = [("OK" if end.up else _describe(end)) for end in (self.a, self.b)]
+        harm = [
+            f"{end.node} sends with {impairment}"
+            for end, impairment in ((self.a, self.impaired_up), (self.b, self.impaired_down))
+            if impairment != NO_IMPAIRMENT
+        ]
+        return "; ".join([f"({' '.join(ends)})" if self.up else f"DOWN: {', '.join(ends)}", *harm])
 
 
 class LinkControl:

@@ -215,7 +215,8 @@ def mininet_prompt_works(_tmp: Path) -> None:
 
     script = Path(_tmp) / "script"
     script.write_text(
-        "h0 ping -c 1 h3\npingall\nlink p0t0-0 p0t1-0 down\nnodes\nnet\nh2 ip -c=never -br a\n"
+        "h0 ping -c 1 h3\npingall\nlinks\nlink p0t0-0 p0t1-0 down\nnodes\nnet\nlinks\n"
+        "h2 ip -c=never -br a\n"
     )
     with build(two_plane(), PythonForwarder()) as fabric:
         import logging
@@ -224,7 +225,16 @@ def mininet_prompt_works(_tmp: Path) -> None:
         lg.handlers[0].terminator = ""
         Silent(fabric.net, str(script))
         assert fabric.links.down_links() == {"p0t0-0:p0t1-0"}
+        fabric.links.impair("p1t0-0:p1t1-0", loss=0.01, direction="down")
+        impaired = fabric.net.linksBetween(fabric.net["p1t0-0"], fabric.net["p1t1-0"])[0]
+        assert impaired.status() == "(OK OK); p1t1-0 sends with 1.000% loss"
     text = said.getvalue()
+    name = "p0t0-0-3<->p0t1-0-1"
+    shown = [line for line in text.splitlines() if line.startswith(name)]
+    assert [line.split()[1] for line in shown] == ["(OK", "DOWN:"], shown
+    assert "p0t0-0-3 is down" in shown[1]
+    assert "p0t1-0-1 is down" in shown[1]
+    assert sum(line.rstrip().endswith("(OK OK)") for line in text.splitlines()) == 2 * 16 - 1
     assert "1 received" in text
     assert "h0-p0:p0t0-0-1" in text
     assert "fd4d:5243:0:1::1/128" in text
@@ -335,6 +345,22 @@ def evs_take_the_predicted_links(tmp: Path) -> None:
             assert _links_seen(fabric, taps, "h0", "h2", evs) == _predicted(
                 "h0", "h2", evs, down={cut}, failover_groups=groups
             )
+            _what_a_host_sends_is_lost(fabric, taps)
+
+
+def _what_a_host_sends_is_lost(fabric: Fabric, taps: Taps) -> None:
+    """A NIC has no settings, so its T0 port impairs what arrives from it."""
+    link, ctl = "h0:p0t0-0", fabric.ctl["p0t0-0"]
+    evs = [(plane, ev) for plane in range(2) for ev in range(20)]
+    before = ctl.stats()["ports"][1]["drops"]["rx_blackhole"]
+    state = fabric.links.impair(link, blackhole=True, direction="up")
+    assert str(state) == "(OK OK); h0 sends with a blackhole"
+    seen = _links_seen(fabric, taps, "h0", "h1", evs)
+    assert seen["h1:p1t0-0"] == {(1, ev) for ev in range(20)}
+    assert "h1:p0t0-0" not in seen
+    assert ctl.stats()["ports"][1]["drops"]["rx_blackhole"] == before + 20
+    fabric.links.clear(link)
+    assert _links_seen(fabric, taps, "h0", "h1", evs)["h1:p0t0-0"] == {(0, ev) for ev in range(20)}
 
 
 def _predicted(src: str, dst: str, evs: Evs, **state: Any) -> dict[str, set[tuple[int, int]]]:
