@@ -1,14 +1,15 @@
 """Which single component best explains the losses, and how sure that is.
 
-Bayes over "component c loses a share p of what crosses it, everything else loses BACKGROUND":
+Bayes over "component c loses a share p of what crosses it, everything else a share b":
 
     log L(c, p) = lost_c log p + (sent_c - lost_c) log(1 - p)
                 + (lost - lost_c) log b + (sent - lost - sent_c + lost_c) log(1 - b)
 
-with p averaged over SHARES, the components equally likely beforehand, and "nothing is wrong"
-as one more hypothesis. The confidence of a component is its posterior probability. Components
-that all observations cross together cannot be told apart; they come out equal, and it takes
-another observation (a loop from one end only) to part them.
+with p averaged over SHARES and b over BACKGROUNDS, the components equally likely beforehand,
+and "nothing is wrong" (all ways lose b) as one more hypothesis. The confidence of a component
+is its posterior probability. Components that all observations cross together cannot be told
+apart; they come out equal, and it takes another observation (a loop from one end only) to part
+them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from math import exp, log
 
 from controller.mrc.evidence import Counts, Summary
 
-BACKGROUND = 1e-5
-"""Share lost on healthy ways (trims do not count: they are NACKed, not lost)."""
+BACKGROUNDS = ((1e-5, 0.9), (1e-3, 0.09), (1e-2, 0.01))
+"""(share lost on healthy ways, how likely that is): next to nothing, as a rule. The larger ones
+are for hosts that hiccup: losses spread over all ways accuse nobody."""
 SHARES = (1.0 - 1e-3, 0.7, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
 """Loss shares that a failing component may have. The first stands for a cut."""
 PRIOR_FAULT = 1e-3
@@ -70,7 +72,7 @@ def localise(summary: Summary, *, limit: int = 8, floor: float = 1e-4) -> Verdic
     total = summary.total
     if total.lost <= 0:
         return Verdict(1.0, ())
-    healthy = log(1 - PRIOR_FAULT) + _log_likelihood(total, BACKGROUND)
+    healthy = log(1 - PRIOR_FAULT) + _background(total)
     candidates = [
         (name, counts) for name, counts in summary.by_component.items() if counts.lost > 0
     ]
@@ -97,4 +99,11 @@ def _log_evidence(counts: Counts, total: Counts) -> float:
     rest = Counts(total.sent - counts.sent, total.lost - lost)
     inside = [_log_likelihood(Counts(counts.sent, lost), share) for share in SHARES]
     top = max(inside)
-    return _log_likelihood(rest, BACKGROUND) + top + log(sum(exp(v - top) for v in inside))
+    return _background(rest) + top + log(sum(exp(v - top) for v in inside))
+
+
+def _background(counts: Counts) -> float:
+    """log of the likelihood of what healthy ways lost, averaged over BACKGROUNDS."""
+    terms = [_log_likelihood(counts, share) + log(prior) for share, prior in BACKGROUNDS]
+    top = max(terms)
+    return top + log(sum(exp(term - top) for term in terms))

@@ -35,6 +35,7 @@ class AgentClient:
         self.path = os.fspath(path)
         self.timeout = timeout
         self._why_gone = why_gone
+        self._broken = False
         self._buffer = bytearray()
         self._sock = self._connect()
 
@@ -59,6 +60,7 @@ class AgentClient:
             self._sock.close()  # a late reply must never answer the next request
             raise AgentError(f"{self.path}: {op}: no reply within {limit} s") from None
         except OSError as error:
+            self._broken = True
             known = self._why_gone() if self._why_gone is not None else None
             raise AgentError(known or f"{self.path}: {op}: {error.strerror or error}") from None
         except ValueError:
@@ -78,6 +80,11 @@ class AgentClient:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return line
+
+    @property
+    def is_open(self) -> bool:
+        """False once the connection has ended: then make a new client."""
+        return self._sock.fileno() >= 0 and not self._broken
 
     def close(self) -> None:
         self._sock.close()

@@ -79,6 +79,7 @@ class ControllerOps:
             "interop": self.interop,
             "qps": self.qps,
             "qp": self.qp,
+            "traffic": self.traffic,
             "modify_qp": self.modify_qp,
             "ev_profile_create": self.ev_profile_create,
             "ev_profile_modify": self.ev_profile_modify,
@@ -131,6 +132,15 @@ class ControllerOps:
         qpn = self._qpn(f)
         f.done()
         return forms.qp_to_json(self._endpoint.query_qp(qpn))
+
+    def traffic(self, f: Fields) -> Json:
+        """Data packets sent and taken for lost by each QP, ever: cheap enough to ask often."""
+        f.done()
+        qps = self._endpoint.stats().qps.values()
+        return {
+            "t": self._now(),
+            "qps": {str(qp.qpn): {"sent": qp.sent_packets, "lost": qp.lost_inferred} for qp in qps},
+        }
 
     def modify_qp(self, f: Fields) -> Json:
         """`to`: error, reset or init (with `config`; the reply is then what the peer must be

@@ -2,7 +2,8 @@
 
 Each loop is probed once per interval, the loops evenly spread over it, so that a fault is seen
 by some loop within a fraction of the interval and no burst disturbs the fabric. A probe is
-lost when it has not come back after the timeout; one that comes later still counts as lost.
+lost when it has not come back by the first service of the timers after its timeout; one that
+comes later still counts as lost.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class LoopProber:
         found = parse_loop(frame)
         if found is None:
             return False
-        self._expire(now)
+        # Nothing expires here: after a hiccup of the host the answers wait in its buffers, and
+        # that is no loss.
         if found.sequence in self._unanswered:
             self._unanswered.discard(found.sequence)
             counts = self._count(found.loop)

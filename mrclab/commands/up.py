@@ -8,6 +8,7 @@ import click
 
 from mrclab.commands.fabric import load_plan
 from mrclab.commands.options import check_failover, check_switch, testbed_options
+from mrclab.commands.slow import slow_factor, slow_option, slowed_plan
 from mrclab.enter import end_on_sigterm, rerun_in_lab
 from mrclab.namespace import RUN_ENV, STATE_DIR, inside
 from mrclab.progress import Steps
@@ -17,7 +18,10 @@ from topologies.steerspec import Mode
 @click.command("up")
 @click.argument("fabric", default="two-plane")
 @testbed_options
-def up_command(fabric: str, mode: Mode | None, switch: str, failover: str, seed: int) -> int:
+@slow_option
+def up_command(
+    fabric: str, mode: Mode | None, switch: str, failover: str, seed: int, slow: int | None
+) -> int:
     """Bring FABRIC up (default: two-plane) and give a Mininet prompt on it.
 
     From other terminals: ./lab exec HOST CMD..., ./lab shell SWITCH. Leave with
@@ -32,6 +36,7 @@ def up_command(fabric: str, mode: Mode | None, switch: str, failover: str, seed:
     plan = load_plan(fabric, mode)
     check_switch(switch)
     check_failover(failover, plan.spec.mode)
+    plan = slowed_plan(plan, slow_factor(slow, switch))
     if inside() is None:
         return rerun_in_lab()
     end_on_sigterm()
@@ -50,6 +55,7 @@ def up_command(fabric: str, mode: Mode | None, switch: str, failover: str, seed:
         switch=switch,
         failover_groups=failover == "groups",
         steps=Steps(),
+        mrc=True,
         command="up",
     ) as testbed:
         testbed.prompt()

@@ -79,7 +79,7 @@ def test_lost_late_and_twice() -> None:
     assert p.receive(port, second, 25 * MS)
     assert p.receive(port, second, 26 * MS)  # twice counts once
     assert not p.receive(port, b"something else", 26 * MS)
-    run(p, 45 * MS)  # the first's time is over at 20 ms, the third's at 40
+    p.on_deadline(45 * MS)  # the first's time was over at 20 ms, the third's at 40
     assert p.receive(1, first, 45 * MS)  # too late
     counts = p.take()
     assert (counts[0].sent, counts[0].lost) == (1, 1)
@@ -120,7 +120,9 @@ def test_every_probe_has_one_fate(steps: list[tuple[int, bool]]) -> None:
             if answered:
                 p.receive(port, frame, now + MS)
         counted += sum(c.sent for c in p.take().values())
-    # A stray of no account, long after: by then everything is decided.
+    # Long after, everything is decided; a stray changes nothing.
     assert p.receive(1, template().frame(10**9, 0), now + 1000 * MS)
+    p.on_deadline(now + 1000 * MS)
+    p.frames_to_send(now + 1000 * MS)  # this one's fate nobody will know
     counted += sum(c.sent for c in p.take().values())
     assert counted == sent

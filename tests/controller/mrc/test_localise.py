@@ -84,6 +84,14 @@ def test_a_quiet_fabric_is_healthy() -> None:
     assert not localise(evidence.summary(SECOND)).is_fault()
 
 
+def test_losses_everywhere_accuse_nobody() -> None:
+    """A machine that hiccups loses a probe on many ways at once."""
+    evidence = Evidence(10 * SECOND)
+    for number, way in enumerate(loops(PLAN) * 4):
+        evidence.add(way, 100, number % 2, SECOND)
+    assert not localise(evidence.summary(SECOND)).is_fault()
+
+
 def test_a_second_fault_beside_a_known_one() -> None:
     evidence = Evidence(10 * SECOND)
     rng = random.Random(3)

@@ -1,0 +1,68 @@
+"""The MRC controller of a running fabric, as a process beside the host agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from mrclab import ROOT
+from mrclab.errors import UserError
+from topologies.plan import Plan
+
+SOCKET = "mrc.sock"
+EVENTS = "mrc.events.jsonl"
+STOP_SECONDS = 5.0
+
+
+class MrcControllerProcess:
+    """Started in the lab's own namespaces; ends with the lab."""
+
+    def __init__(
+        self, plan: Plan, agents: Mapping[str, str], socket_dir: Path, run_dir: Path
+    ) -> None:
+        """`agents`: control socket by host. Raises UserError when it does not start."""
+        self.socket = socket_dir / SOCKET
+        self.events = run_dir / "agents" / EVENTS
+        config = run_dir / "agents" / "mrc.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "spec": plan.spec.model_dump(mode="json", by_alias=True),
+                    "agents": dict(agents),
+                    "socket": str(self.socket),
+                    "events": str(self.events),
+                }
+            )
+        )
+        self.events.touch()
+        self._log = (run_dir / "agents" / "mrc.log").open("w+b")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "controller.mrc", str(config)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            self._process.wait()
+            self._log.seek(0)
+            said = self._log.read().decode(errors="replace").strip().splitlines()
+            self.stop()
+            raise UserError(f"the MRC controller did not start: {said[-1] if said else '?'}")
+
+    def stop(self) -> None:
+        """End it, so that its events file is whole. Idempotent."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._log.close()
