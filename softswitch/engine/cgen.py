@@ -10,6 +10,7 @@ runtime in csrc/rt.h.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from softswitch.engine.cgen_actions import Actions
@@ -109,9 +110,8 @@ class Generator:
             if k.field < 0:
                 words[k.word] = self.x.valid(inst)
                 continue
-            v = self.x.read(inst.path, inst.type.fields[k.field], k.field)
-            f = inst.type.fields[k.field]
-            raw = v.code if not f.signed else self._unsigned(v.code, f.width)
+            f = replace(inst.type.fields[k.field], signed=False)  # bits are compared
+            raw = self.x.read(inst.path, f, k.field).code
             for j, w in enumerate(self._split(raw, k, t.match == "lpm")):
                 if k.mask is not None:
                     m = (k.mask << k.shift) & (1 << 64 * k.words) - 1
@@ -119,12 +119,6 @@ class Generator:
                     w = f"({w} & {u64_lit(m >> 64 * pos & (1 << 64) - 1)})"
                 words[k.word + j] = w if inst.metadata else f"({inst.path}.valid ? {w} : 0)"
         return words
-
-    @staticmethod
-    def _unsigned(code: str, width: int) -> str:
-        if width <= 64:
-            return f"((u64){code} & {u64_lit((1 << width) - 1)})"
-        return code
 
     def _split(self, code: str, k: KeyField, big_first: bool) -> list[str]:
         """The key field in u64 words; most significant first for prefix tables."""
@@ -320,8 +314,10 @@ static void prog_set_instance(struct pkt *p, u32 type, u32 length) {{
                     continue
                 inst, index = self.p.field(e.get("value"))
                 words = 1 if index < 0 else inst.type.fields[index].words
-                if words == 1:
-                    body += f"    w[{at}] = {self.x.conv(self.x.field(e.get('value')), 'u64')};\n"
+                if index < 0:
+                    body += f"    w[{at}] = {self.x.valid(inst)};\n"
+                elif words == 1:
+                    body += f"    w[{at}] = (u64){inst.path}.f{index};\n"
                 elif words == 2 and inst.type.fields[index].width <= 128:
                     body += f"    w[{at}] = (u64){inst.path}.f{index};\n"
                     body += f"    w[{at + 1}] = (u64)({inst.path}.f{index} >> 64);\n"

@@ -310,8 +310,8 @@ class Actions:
         m = self.p.meters.get(name) if isinstance(name, str) else None
         if m is None:
             fail(f"unknown meter {name!r:.60}")
-        code = f"(u64)run_meter(sw, {m.index}, (u32){self.x.mod(params[1], 32)}, p)"
-        return self.result(params[2], code, 2)
+        put = self.result(params[2], f"(u64)run_meter(sw, {m.index}, i, p)", 2)
+        return f"{{ u32 i = (u32){self.x.mod(params[1], 32)}; if (i < {m.size}u) {{ {put} }} }}"
 
     def flag(self, name: str, e: Any, valid_bit: bool = False) -> str:
         code = f"(u16){self.x.mod(e, 16)}"

@@ -23,8 +23,10 @@ HASHES = {
     "xxh64": "h_xxh64",
     "crc8_custom": "h_crc8_custom",
     "crc64_custom": "h_crc64_custom",
+    "toeplitz": "h_toeplitz",
 }
-"""Names in the JSON and what computes them; the custom ones with bmv2's first settings."""
+"""Names in the JSON and what computes them; the custom ones and toeplitz with the settings
+that bmv2 starts with."""
 
 M64 = (1 << 64) - 1
 
@@ -247,11 +249,14 @@ class Parsers:
                     decls.append(f"u64 k{i}[1] = {{{low}{mask}}};")
                 elif width <= 128:
                     code = self.x.conv(v, "u128")
+                    if v.lo < 0:
+                        code = f"({code} & ((u128)-1 >> {128 - width}))"
                     decls.append(
                         f"u128 q{i} = {code}; u64 k{i}[2] = {{(u64)q{i}, (u64)(q{i} >> 64)}};"
                     )
                 else:
-                    decls.append(f"u64 k{i}[{words}]; w_store(k{i}, {words}, {v.code});")
+                    code = f"w_mask({v.code}, {width})" if v.lo < 0 else v.code
+                    decls.append(f"u64 k{i}[{words}]; w_store(k{i}, {words}, {code});")
             widths.append(width)
             names.append([f"k{i}[{j}]" for j in range(words)])
         return decls, widths, names
@@ -375,6 +380,9 @@ class Parsers:
         ]
         if algo == "round_robin":
             out.append("  return CORE(sw)->round_robin++;\n}")
+            return "\n".join(out)
+        if algo == "random":
+            out.append("  return rng_next(CORE(sw)->rng);\n}")
             return "\n".join(out)
         if algo not in HASHES:
             fail(f"hash algorithm '{algo:.40}' is not supported")

@@ -484,11 +484,13 @@ class Expr:
             # the complement has its own, possibly narrower, type
             return self.value(self._recast(out.code, t, ctype(lo, hi)), lo, hi)
         if op == "&":
-            for a, b in ((left, right), (right, left)):
-                m = self._constant(a)
-                if m is not None and m >= 0:
-                    n = max(1, m.bit_length())
-                    return self.value(self._mask(self.mod(b, n), n, m), 0, m)
+            masks = [(self._constant(a), b) for a, b in ((left, right), (right, left))]
+            found = min(((m, b) for m, b in masks if m is not None and m >= 0),
+                        key=lambda x: x[0], default=None)  # fmt: skip
+            if found is not None:
+                m, b = found
+                n = max(1, m.bit_length())
+                return self.value(self._mask(self.mod(b, n), n, m), 0, m)
         a, b = self.exact(left), self.exact(right)
         lo, hi = min(a.lo, b.lo), max(a.hi, b.hi)
         if lo >= 0:

@@ -6,7 +6,6 @@ No privileges needed. simple_switch and simple_switch_CLI must be on the PATH.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import struct
@@ -75,6 +74,7 @@ def run(
     priority_queues: int = 2,
     gap_us: int = 1000,
     read: Sequence[str] = (),
+    start_seconds: int = START_SECONDS,
 ) -> tuple[dict[int, list[bytes]], str]:
     """(frames by port, output of the `read` commands issued at the end)."""
     source = tmp / "program.json"
@@ -83,8 +83,8 @@ def run(
         mine = [(1_000_000 + i * gap_us, data) for i, (q, data) in enumerate(packets) if q == p]
         write_pcap(tmp / f"p{p}_in.pcap", mine)
     thrift = _free_port()
-    args = ["simple_switch", "--use-files", str(START_SECONDS), "--thrift-port", str(thrift)]
-    args += ["--device-id", str(os.getpid() % 10000)]
+    args = ["simple_switch", "--use-files", str(start_seconds), "--thrift-port", str(thrift)]
+    args += ["--device-id", str(thrift)]  # a name of its own for what it listens on
     for p in ports:
         args += ["-i", f"{p}@p{p}"]
     args += [str(source), "--", "--priority-queues", str(priority_queues)]
@@ -93,10 +93,11 @@ def run(
     try:
         began = time.monotonic()
         wait_for("simple_switch listens", lambda: _runs(proc, tmp) and _listens(thrift))
-        cli(thrift, commands)
-        if time.monotonic() - began > START_SECONDS:
+        if commands:
+            cli(thrift, commands)
+        if time.monotonic() - began > start_seconds:
             raise RuntimeError("the tables took longer than simple_switch waits for packets")
-        played = began + START_SECONDS + len(packets) * gap_us / 1e6 + 0.3
+        played = began + start_seconds + len(packets) * gap_us / 1e6 + 0.3
         sizes, since = -1, began
 
         def settled() -> bool:
