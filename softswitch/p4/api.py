@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,14 @@ from softswitch.p4.preprocess import Preprocessor
 
 INCLUDE_DIR = Path(__file__).resolve().parent.parent / "p4include"
 """core.p4 and v1model.p4."""
+
+
+RECURSION_LIMIT = 6_000
+"""Frames the walks over deeply nested programs may take; the parser's own limit comes first."""
+
+
+MAX_JSON_DEPTH = 900
+"""Levels of nesting bmv2's JSON reader takes (jsoncpp: 1000)."""
 
 
 @dataclass
@@ -53,6 +62,7 @@ def compile_text(
 ) -> Compiled:
     """Like compile_file, for a text already read; `path` names it and roots its includes."""
     reporter = Reporter()
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     try:
         preprocessor = Preprocessor(reporter, include_dirs, defines, INCLUDE_DIR)
         tokens = preprocessor.run(path, text)
@@ -61,6 +71,11 @@ def compile_text(
         model = lower(checked, path.name, reporter)
         reporter.check()
         document = write_json(model, reporter)
+        deep = _too_deep(document)
+        if deep is not None:
+            place = deep.get("filename", str(path)), deep.get("line", 1), deep.get("column", 0) + 1
+            message = "an expression is nested too deeply for bmv2: use a variable for a part"
+            raise P4Error([*reporter.errors, Diagnostic(*place, message)])
         p4info = write_p4info(model, reporter)
     except Stop:
         reporter.check()
@@ -70,6 +85,23 @@ def compile_text(
         raise P4Error([*reporter.errors, Diagnostic(str(path), 1, 1, message)]) from None
     reporter.check()
     return Compiled(document, p4info, list(reporter.warnings))
+
+
+def _too_deep(document: object) -> dict[str, Any] | None:
+    """The source_info of what nests deeper than bmv2's JSON reader takes, or None."""
+    work: list[tuple[object, int, dict[str, Any]]] = [(document, 1, {})]
+    while work:
+        value, depth, source = work.pop()
+        if depth > MAX_JSON_DEPTH:
+            return source
+        if isinstance(value, dict):
+            source = value.get("source_info") or source
+            inner: Iterable[object] = value.values()
+        else:
+            assert isinstance(value, list)
+            inner = value
+        work.extend((v, depth + 1, source) for v in inner if isinstance(v, (dict, list)))
+    return None
 
 
 def write_outputs(compiled: Compiled, out_dir: Path, name: str) -> tuple[Path, Path]:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MAX_ERRORS = 20
 """Errors reported before the compiler gives up on a program."""
+
+MAX_WARNINGS = 500
+"""Warnings kept of one program."""
+
+MAX_LINE = 160
+"""Characters of a source line that are shown, around the place in question."""
+
+MAX_MESSAGE = 600
+_WORD = 64
+_LONG = re.compile(rf"\S{{{_WORD + 16},}}")
 
 
 class SourceFile:
@@ -93,6 +104,7 @@ class Diagnostic:
     severity: str = "error"
     length: int = 1
     kind: str = ""  # of a warning: what -Wno-KIND switches off
+    cut: int = 0  # characters left out at the beginning of a long source line
 
     def __str__(self) -> str:
         head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
@@ -100,7 +112,7 @@ class Diagnostic:
             head += f" [{self.kind}]"
         if not self.source_line:
             return head
-        prefix = self.source_line[: self.column - 1]
+        prefix = self.source_line[: self.column - 1 - self.cut]
         pad = "".join(c if c == "\t" else " " for c in prefix)
         room = max(1, min(self.length, len(self.source_line) - len(prefix)))
         return f"{head}\n    {self.source_line}\n    {pad}{'^' * room}"
@@ -145,7 +157,7 @@ class Reporter:
         if span.file.system:
             return
         diagnostic = replace(_diagnostic(span, message, "warning"), kind=kind)
-        if diagnostic not in self._seen:
+        if diagnostic not in self._seen and len(self.warnings) < MAX_WARNINGS:
             self._seen.add(diagnostic)
             self.warnings.append(diagnostic)
 
@@ -157,19 +169,33 @@ class Reporter:
 
 def _diagnostic(span: Span, message: str, severity: str) -> Diagnostic:
     length = span.end_column - span.column if span.end_line == span.line else 1_000_000
+    source, cut = span.file.line(span.line), 0
+    if len(source) > MAX_LINE:
+        cut = max(0, min(span.column - 1 - MAX_LINE // 3, len(source) - MAX_LINE))
+        source = source[cut : cut + MAX_LINE]
     return Diagnostic(
         span.file.name,
         span.line,
         span.column,
-        message,
-        span.file.line(span.line),
+        printable(_LONG.sub(lambda m: m[0][:_WORD] + "...", message)[:MAX_MESSAGE]),
+        printable(source),
         severity,
         max(1, length),
+        cut=cut,
     )
+
+
+def printable(text: str) -> str:
+    """The text with what would upset a terminal replaced, character by character."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest candidate, or nothing."""
+    if len(name) > _WORD:
+        return ""
     words = sorted(set(candidates))
     near = [w for w in words if w.lower() == name.lower()]
     near = near or difflib.get_close_matches(name, words, n=1, cutoff=0.6)

@@ -20,6 +20,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("++", "+", "-", "|+|", "|-|"),
     ("*", "/", "%"),
 )
+_TIGHTNESS = {op: level for level, operators in enumerate(_LEVELS) for op in operators}
 
 
 class ExpressionParser(ParserBase):
@@ -37,31 +38,31 @@ class ExpressionParser(ParserBase):
         self.depth -= 1
         return cond
 
-    def _operator(self, level: int) -> str:
+    def _operator(self) -> tuple[str, int]:
+        """The binary operator here and how tightly it binds; ("", -1) for none."""
         token = self.token
-        operators = _LEVELS[level]
         if token.kind == STRING:
-            return ""
-        if token.text == ">":
+            return "", -1
+        text = token.text
+        if text == ">":
             following = self.ahead()
-            shift = following.text == ">" and not following.after_space
-            if ">>" in operators:
-                return ">>" if shift else ""
-            return ">" if ">" in operators and not shift else ""
-        return token.text if token.text in operators else ""
+            if following.text == ">" and not following.after_space:
+                text = ">>"
+        return text, _TIGHTNESS.get(text, -1)
 
-    def _binary(self, level: int) -> ast.Expr:
-        if level == len(_LEVELS):
-            return self._unary()
+    def _binary(self, least: int) -> ast.Expr:
+        """Operands joined by operators that bind at least so tightly."""
         start = self.token.span
-        left = self._binary(level + 1)
-        while op := self._operator(level):
+        left = self._unary()
+        while True:
+            op, tightness = self._operator()
+            if not op or tightness < least:
+                return left
             self.next()
             if op == ">>":
                 self.next()
-            right = self._binary(level + 1)
+            right = self._binary(tightness + 1)
             left = ast.Binary(start.to(self.previous), op, left, right)
-        return left
 
     def _unary(self) -> ast.Expr:
         token = self.token

@@ -107,7 +107,7 @@ class Preprocessor:
     def run(self, path: Path, text: str) -> list[Token]:
         """Tokens of a program, ending with EOF."""
         try:
-            end = self._file(SourceFile(str(path), text), path.parent, 0, (path,))
+            end = self._file(SourceFile(str(path), plain(text)), path.parent, 0, (path,))
         except Stop:
             self.reporter.check()
             raise
@@ -276,7 +276,7 @@ class Preprocessor:
                 reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                 raise self.reporter.fail(shown, f"cannot read '{name}': {reason}") from None
             label = f"<{name}>" if system else str(path)
-            source = SourceFile(label, text, system=system)
+            source = SourceFile(label, plain(text), system=system)
             self._file(source, path.parent, file.depth + 1, (*file.chain, path))
             return
         folders = [file.directory] if quoted else []
@@ -367,6 +367,12 @@ class Preprocessor:
             found = any(p.is_file() for p, _ in self._candidates(name, quoted, file.directory))
             return found, i + 2 + end + 1
         return False, i + 2 + end + 1
+
+
+def plain(text: str) -> str:
+    """The text without a byte order mark, and with line ends where it has old ones."""
+    text = text.removeprefix("\ufeff")
+    return text.replace("\r", "\n") if "\r" in text and "\n" not in text else text
 
 
 def _raw(word: Token) -> str:

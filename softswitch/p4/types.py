@@ -183,6 +183,7 @@ class TStruct(Type):
     decl: ast.StructLike
     fields: dict[str, Type] = field(default_factory=dict)
     args: tuple[Type, ...] = ()
+    leaves: int = -1  # scalar fields below, once all fields are known
 
     def __str__(self) -> str:
         return self.name + (f"<{', '.join(map(str, self.args))}>" if self.args else "")

@@ -14,6 +14,8 @@ from softswitch.p4.diagnostics import Reporter, Span, did_you_mean
 from softswitch.p4.lexer import MAX_WIDTH
 
 MAX_STACK = 1024
+MAX_LEAVES = 20_000
+"""Scalar fields a struct may have, those of its fields included."""
 
 
 @dataclass
@@ -43,9 +45,11 @@ class CheckerBase(ABC):
         self.return_type: t.Type | None = None
         self.context = "program"  # parser, control, action, function
         self.copies: dict[tuple[Any, ...], ast.FunctionDecl] = {}  # of generic functions
+        self._leaves: dict[int, tuple[t.Type, int]] = {}
         self._generic_structs: dict[tuple[Any, ...], t.TStruct] = {}
         self.used: set[ast.Node] = set()
         self.ctor_params: set[ast.Param] = set()
+        self._constants: dict[ast.ConstDecl, bool] = {}  # those that are known later
         self.defining = False  # an instance that comes with bodies of abstract methods
 
     # ---- scopes
@@ -165,11 +169,37 @@ class CheckerBase(ABC):
         if ref.name in ("bit", "int", "varbit"):
             return self._sized_type(ref)
         if ref.name == "tuple":
-            return t.TTuple(tuple(self._tuple_item(a) for a in ref.args))
+            made = t.TTuple(tuple(self._tuple_item(a) for a in ref.args))
+            self.limit_leaves(made, ref.span, "the tuple")
+            return made
         if ref.name == "list" and ref.args:
             return t.TList(self._tuple_item(ref.args[0]))
         decl = self.lookup(ref.name, ref.span, "type", ref.absolute)
         return self._declared_type(ref, decl)
+
+    def leaves_of(self, type_: t.Type) -> int:
+        """Scalar fields in a type (each type is counted once: nesting grows exponentially)."""
+        if isinstance(type_, t.TNew):
+            return self.leaves_of(type_.underlying)
+        if isinstance(type_, t.TStack):
+            return type_.size * self.leaves_of(type_.element)
+        if isinstance(type_, t.TStruct) and type_.leaves >= 0:
+            return type_.leaves
+        if not isinstance(type_, (t.TStruct, t.TTuple)):
+            return 1
+        known = self._leaves.get(id(type_))
+        if known is None:
+            parts = type_.fields.values() if isinstance(type_, t.TStruct) else type_.items
+            known = (type_, sum(map(self.leaves_of, parts)))
+            self._leaves[id(type_)] = known
+        return known[1]
+
+    def limit_leaves(self, type_: t.Type, span: Span, what: str) -> int:
+        """The number of scalar fields; reports and raises Stop when there are too many."""
+        count = self.leaves_of(type_)
+        if count > MAX_LEAVES:
+            raise self.reporter.fail(span, f"{what} has {count} fields, more than {MAX_LEAVES}")
+        return count
 
     def _tuple_item(self, ref: ast.TypeRef) -> t.Type:
         """An element of a tuple, list or generic struct: something that holds a value."""
@@ -256,6 +286,7 @@ class CheckerBase(ABC):
                     raise self.reporter.fail(
                         ref.span, f"'{found}', field '{field.name}': {problem}"
                     )
+            found.leaves = self.limit_leaves(found, ref.span, f"'{decl.name}'")
             self._generic_structs[key] = found
         return found
 

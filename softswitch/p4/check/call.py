@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
+from softswitch.p4.check.base import MAX_STACK
 from softswitch.p4.check.generic import GenericChecker
 from softswitch.p4.check.nodes import done, typed
 from softswitch.p4.diagnostics import Span, did_you_mean
@@ -223,8 +224,10 @@ class CallChecker(GenericChecker):
             if len(e.args) != 1 or e.args[0].expr is None:
                 raise self.reporter.fail(e.span, f"{func.member}() takes one argument")
             count = self.constant_int(e.args[0].expr, "the number of headers")
-            if count < 0:
-                raise self.reporter.fail(e.span, "the number of headers is negative")
+            if not 0 <= count <= MAX_STACK:
+                raise self.reporter.fail(
+                    e.span, f"the number of headers, {count}, is not in 0..{MAX_STACK}"
+                )
             self.lvalue(func.base, f"{func.member}()")
             return done(e, t.VOID)
         if func.member in _SIZE_METHODS:

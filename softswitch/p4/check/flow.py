@@ -15,7 +15,7 @@ from softswitch.p4.check.nodes import typed
 from softswitch.p4.check.unused import silenced
 from softswitch.p4.diagnostics import Reporter, Span
 
-MAX_STEPS = 100_000
+MAX_STEPS = 60_000
 """Statements and expressions followed per block; beyond that nothing more is said."""
 
 _MAX_ROUNDS = 12
@@ -159,7 +159,7 @@ class _Flow:
             self._statement(stmt, state)
 
     def _replace(self, state: State, new: State) -> None:
-        state.flags, state.reached = new.flags, new.reached
+        state.roots, state.reached = new.roots, new.reached
 
     def _statement(self, s: ast.Stmt, state: State) -> None:
         self._step()

@@ -18,18 +18,21 @@ Path = tuple[Any, ...]
 
 _VALIDITY = "$valid"
 
+Places = dict[Path, int]
+"""Flags of the parts of one declaration, by what follows it in the path; never changed in place."""
+
 
 class State:
     """Flags of places. A place without flags of its own has those of what it is part of."""
 
-    __slots__ = ("flags", "reached")
+    __slots__ = ("reached", "roots")
 
-    def __init__(self, flags: dict[Path, int] | None = None, reached: bool = True) -> None:
-        self.flags = flags if flags is not None else {}
+    def __init__(self, roots: dict[Any, Places] | None = None, reached: bool = True) -> None:
+        self.roots = roots if roots is not None else {}
         self.reached = reached
 
     def copy(self) -> State:
-        return State(dict(self.flags), self.reached)
+        return State(dict(self.roots), self.reached)
 
     def join(self, other: State) -> State:
         """Where two ways through the program meet."""
@@ -37,66 +40,91 @@ class State:
             return self.copy()
         if not self.reached:
             return other.copy()
-        keys = self.flags.keys() | other.flags.keys()
-        return State({k: self._of(k) | other._of(k) for k in keys})
+        joined = dict(self.roots)
+        for root, theirs in other.roots.items():
+            mine = joined.get(root)
+            if mine is None:
+                joined[root] = theirs
+            elif mine is not theirs:
+                keys = mine.keys() | theirs.keys()
+                joined[root] = {k: _of(mine, k) | _of(theirs, k) for k in keys}
+        return State(joined)
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, State) and self.reached == other.reached and self.flags == other.flags
+            isinstance(other, State) and self.reached == other.reached and self.roots == other.roots
         )
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _of(self, key: Path) -> int:
-        found = self.flags.get(key)
-        if found is not None:
-            return found
-        if key[-1] == _VALIDITY:
-            return self._inherited(key[:-1], (_VALIDITY,))
-        return self._inherited(key, ())
-
-    def _inherited(self, path: Path, suffix: Path) -> int:
-        for n in range(len(path), 0, -1):
-            found = self.flags.get(path[:n] + suffix)
-            if found is not None:
-                return found
-        return 0
+    def _get(self, path: Path, suffix: Path = ()) -> int:
+        return _inherited(self.roots.get(path[0], {}), path[1:], suffix)
 
     # ---- values
 
     def unset(self, path: Path) -> bool:
         """Can the place itself be without a value?"""
-        return bool(self._inherited(path, ()) & UNSET)
+        return bool(self._get(path) & UNSET)
 
     def set(self, path: Path, flag: int = 0) -> None:
         """A value was assigned to the place and all its parts (or, with UNSET, to none)."""
-        for key in [k for k in self.flags if k[: len(path)] == path and k[-1] != _VALIDITY]:
-            del self.flags[key]
-        self.flags[path] = flag
+        root, rest = path[0], path[1:]
+        size = len(rest)
+        kept = {
+            k: v
+            for k, v in self.roots.get(root, {}).items()
+            if k[:size] != rest or k[-1:] == (_VALIDITY,)
+        }
+        kept[rest] = flag
+        self.roots[root] = kept
 
     # ---- headers
 
     def validity(self, path: Path) -> int:
         """VALID, INVALID or both; 0 where nothing is known."""
-        return self._inherited(path, (_VALIDITY,))
+        return self._get(path, (_VALIDITY,))
 
     def set_validity(self, path: Path, flags: int) -> None:
         """Now the header, or all headers of the place, are valid or not (0: not known)."""
-        for key in [k for k in self.flags if k[: len(path)] == path and k[-1] == _VALIDITY]:
-            del self.flags[key]
-        self.flags[(*path, _VALIDITY)] = flags
+        root, rest = path[0], path[1:]
+        size = len(rest)
+        kept = {
+            k: v
+            for k, v in self.roots.get(root, {}).items()
+            if k[:size] != rest or k[-1:] != (_VALIDITY,)
+        }
+        kept[(*rest, _VALIDITY)] = flags
+        self.roots[root] = kept
 
     def move(self, target: Path, source: Path) -> None:
         """Headers of the target become what those of the source are."""
-        size = len(source)
+        size = len(source) - 1
         inner = [
             (k[size:-1], v)
-            for k, v in self.flags.items()
-            if k[-1] == _VALIDITY and k[:size] == source
+            for k, v in self.roots.get(source[0], {}).items()
+            if k[-1:] == (_VALIDITY,) and k[:size] == source[1:]
         ]
         self.set_validity(target, self.validity(source))
+        places = self.roots[target[0]] = dict(self.roots[target[0]])
         for rest, flags in inner:
-            self.flags[(*target, *rest, _VALIDITY)] = flags
+            places[(*target[1:], *rest, _VALIDITY)] = flags
+
+
+def _of(places: Places, key: Path) -> int:
+    found = places.get(key)
+    if found is not None:
+        return found
+    if key[-1:] == (_VALIDITY,):
+        return _inherited(places, key[:-1], (_VALIDITY,))
+    return _inherited(places, key, ())
+
+
+def _inherited(places: Places, path: Path, suffix: Path) -> int:
+    for n in range(len(path), -1, -1):
+        found = places.get(path[:n] + suffix)
+        if found is not None:
+            return found
+    return 0
 
 
 def leaves(type_: t.Type | None, limit: int = 256) -> Iterator[Path]:

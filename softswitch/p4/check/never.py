@@ -10,7 +10,7 @@ from softswitch.p4 import types as t
 from softswitch.p4.check.nodes import typed
 from softswitch.p4.diagnostics import Reporter, Span
 
-_MAX_COMPARISONS = 1_000_000
+_MAX_COMPARISONS = 200_000
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
-from softswitch.p4.check.base import field_problem
+from softswitch.p4.check.base import MAX_LEAVES, field_problem
 from softswitch.p4.check.flow import warn_flow
 from softswitch.p4.check.rules import check_rules
 from softswitch.p4.check.stmt import StmtChecker
@@ -59,6 +59,9 @@ class ProgramChecker(StmtChecker):
         """One declaration; an error in it is reported and the next one is checked."""
         try:
             self._top(decl)
+        except RecursionError:
+            self.reporter.error(decl.span, f"'{decl.name}' is nested too deeply")
+            self._declare_broken(decl)
         except Stop:
             if decl.name and decl.name not in self.globals.names:
                 self._declare_broken(decl)
@@ -143,6 +146,12 @@ class ProgramChecker(StmtChecker):
                 if field.name in type_.fields:
                     self.reporter.error(field.span, f"field '{field.name}' is declared twice")
                 type_.fields[field.name] = field.type
+        type_.leaves = min(self.leaves_of(type_), MAX_LEAVES + 1)
+        if type_.leaves > MAX_LEAVES:
+            self.reporter.error(
+                decl.span, f"{decl.kind} '{decl.name}' has more than {MAX_LEAVES} fields"
+            )
+            type_.fields = {}
         if sum(isinstance(f, t.TVarbit) for f in type_.fields.values()) > 1:
             self.reporter.error(decl.span, f"header '{decl.name}' has more than one varbit field")
         self.declare(decl)
@@ -166,8 +175,11 @@ class ProgramChecker(StmtChecker):
 
     def _enum(self, decl: ast.EnumDecl) -> None:
         names = [m.name for m in decl.members]
+        seen: set[str] = set()
         for member in decl.members:
-            if names.count(member.name) > 1:
+            again = member.name in seen
+            seen.add(member.name)
+            if again:
                 self.reporter.error(member.span, f"member '{member.name}' is declared twice")
         if not names:
             self.reporter.error(decl.span, f"enum '{decl.name}' has no members")
@@ -410,7 +422,12 @@ class ProgramChecker(StmtChecker):
                         local.ref.span, f"a value set cannot hold '{local.type}'"
                     )
                 local.size = self.expr(local.size)
-                if not isinstance(local.size.value, int) and not self.known_later(local.size):
+                size = local.size.value
+                if isinstance(size, int) and not 0 < size < 1 << 31:
+                    raise self.reporter.fail(
+                        local.size.span, f"size {size} of value set '{local.name}' is out of range"
+                    )
+                if not isinstance(size, int) and not self.known_later(local.size):
                     raise self.reporter.fail(
                         local.size.span,
                         f"the size of value set '{local.name}' has to be a constant",

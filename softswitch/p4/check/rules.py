@@ -160,6 +160,10 @@ class _Rules:
         elif name == "id":
             if len(note.args) != 1 or isinstance(first, ast.StringLit):
                 raise self.reporter.fail(note.span, "@id needs one number: @id(1)")
+        elif name == "field_list":
+            for arg in note.args:
+                if isinstance(arg, ast.IntLit) and not 0 <= arg.number <= 255:
+                    raise self.reporter.fail(arg.span, "@field_list takes numbers from 0 to 255")
         elif name == "match":
             if not isinstance(first, ast.Name):
                 raise self.reporter.fail(note.span, "@match needs a match kind: @match(ternary)")

@@ -174,7 +174,9 @@ class StmtChecker(LoopChecker):
         if isinstance(e, ast.Name):
             decl = e.decl
             if isinstance(decl, ast.ConstDecl):
-                return self.known_later(decl.init)
+                if decl not in self._constants:
+                    self._constants[decl] = self.known_later(decl.init)
+                return self._constants[decl]
             return isinstance(decl, ast.Param) and decl.direction == "" and decl in self.ctor_params
         if e.value is not None:
             return True
