@@ -354,7 +354,8 @@ class MrcController:
             loop = self.mapper.update(
                 int(number), counts["sent"], counts["lost"], counts["rtt_ns"], now
             )
-            if loop is not None:
+            # A port that somebody put down on purpose is no fault.
+            if loop is not None and self.denials.drained.isdisjoint(loop.way):
                 self.watch.loop(loop.way, counts["sent"], counts["lost"], now)
 
     def _on_traffic(self, host: str, reply: Json | None, now: int) -> None:
