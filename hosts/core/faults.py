@@ -46,19 +46,29 @@ class LatePlacement:
             self._direct.place(held_region, held_va, memoryview(held))
 
 
-class FailingPlacement:
-    """The host fails on the payload after `good` that went well."""
+class FailingPlacement(DirectPlacement):
+    """The host fails to place a payload after `good` that went well."""
 
-    def __init__(self, error: type[Exception], good: int = 0) -> None:
-        self._error = error
+    def __init__(self, good: int) -> None:
         self._good = good
-        self._direct = DirectPlacement()
 
     def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None:
         if self._good == 0:
-            raise self._error("internal failure, asked for by a fault")
+            raise PlacementError("internal failure, asked for by a fault")
         self._good -= 1
-        self._direct.place(region, va, payload)
+        super().place(region, va, payload)
+
+
+class FailingTracking(DirectPlacement):
+    """The responder loses track after `good` packets."""
+
+    def __init__(self, good: int) -> None:
+        self._good = good
+
+    def track(self) -> None:
+        if self._good == 0:
+            raise TrackingError("internal failure, asked for by a fault")
+        self._good -= 1
 
 
 def never_demote() -> EvTable:
@@ -68,8 +78,8 @@ def never_demote() -> EvTable:
 
 PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "ack_before_placing": LatePlacement,
-    "fail_placing": lambda: FailingPlacement(PlacementError, 100),
-    "fail_tracking": lambda: FailingPlacement(TrackingError, 100),
+    "fail_placing": lambda: FailingPlacement(100),
+    "fail_tracking": lambda: FailingTracking(100),
 }
 FAULTS = ("never_demote", *PLACEMENTS)
 

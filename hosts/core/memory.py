@@ -36,7 +36,8 @@ class TrackingError(Exception):
 
 class Placement(Protocol):
     """How an accepted payload gets into memory. The caller checked the bounds. May raise
-    PlacementError or TrackingError: the QP is over then."""
+    PlacementError: the QP is over then. A method `track()`, if there is one, is called before a
+    packet is noted as received, and may raise TrackingError."""
 
     def place(self, region: MemoryRegion, va: int, payload: memoryview) -> None: ...
 

@@ -33,6 +33,8 @@ from hosts.wire.constants import (
 from hosts.wire.headers import Aeth, Neth
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosts.core.link import Link
     from hosts.core.memory import MemoryTable, Placement
     from hosts.core.receiver import ReceiveBuffer
@@ -64,6 +66,7 @@ class Responder:
         "_reverse",
         "_sack_threshold",
         "_svc_time",
+        "_track",
         "ack_pending",
         "bitmap",
         "delivered_bytes",
@@ -101,10 +104,12 @@ class Responder:
         self.dynamic = link.qp.dynamic_mpr and link.peer.dynamic_mpr
         self._svc_time = link.qp.svc_time
         receiver = link.config.receiver
+        self._track: Callable[[], None] | None = getattr(placement, "track", None)
         self._limited = (
             receiver.drain_bps is not None
             or receiver.ooo_packets is not None
             or receiver.open_messages is not None
+            or self._track is not None
         )
         self._arrivals: dict[int, Arrival] = {}  # accepted above the first gap
         self._reassembly = Reassembly(self._pmtu)
@@ -148,6 +153,8 @@ class Responder:
             reason = self._short_of(packet, offset, length, now)
             if reason is not None:
                 self._nack(packet, reason)
+                if reason is NackReason.UNEXP_EVENT:
+                    self._link.fail(Status.LOCAL_ERROR, "cannot track what arrives", now)
                 return
         self._reverse.on_inbound(now)
         moved = bitmap.add(seq)
@@ -195,6 +202,11 @@ class Responder:
         """What the host lacks to take a new packet, if anything. The packet that fills the first
         gap needs no tracking, and opens no message beyond the first."""
         receiver = self._link.config.receiver
+        if self._track is not None:
+            try:
+                self._track()
+            except TrackingError:
+                return NackReason.UNEXP_EVENT
         if offset:
             most = receiver.ooo_packets
             if most is not None and self.bitmap.rx_ooo_count >= most:
@@ -226,11 +238,6 @@ class Responder:
             self._placement.place(region, packet.va, payload)
         except PlacementError as error:
             return self._refuse(Syndrome.NAK_REMOTE_OPERATION, str(error), now)
-        except TrackingError as error:
-            self._nack(packet, NackReason.UNEXP_EVENT)
-            self.ack_pending = False
-            self._link.fail(Status.LOCAL_ERROR, str(error), now)
-            return False
         return True
 
     def _deliver(self, seq: int, arrival: Arrival, now: int) -> bool:
