@@ -70,7 +70,7 @@ class _Writer:
             "actions": [self._action(a) for a in m.actions],
             "pipelines": [self._pipeline(n, p) for n, p in enumerate(m.pipelines)],
             "checksums": self._located(m.checksums),
-            "force_arith": [],
+            "force_arith": self._copied(),
             "extern_instances": [],
             "field_aliases": m.aliases,
             "program": PurePath(m.name).name,
@@ -82,6 +82,16 @@ class _Writer:
         return [
             {k: _source_info(x) if isinstance(x, Span) else x for k, x in item.items()}
             for item in items
+        ]
+
+    def _copied(self) -> list[list[str]]:
+        """Fields bmv2 has to decode though nothing names them: it copies numbers, not bytes."""
+        fields = {h["name"]: h["fields"] for h in self.model.header_types}
+        return [
+            [h.name, f[0]]
+            for h in self.model.headers
+            if any(h.name.startswith((f"{name}[", f"{name}.")) for name in self.model.copied)
+            for f in fields[h.type]
         ]
 
     # ---- parser, deparser

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.p4.support import compiled, execute, find, refused, tables
+import json
+
+import pytest
+
+from tests.p4.support import Machine, compiled, execute, find, refused, tables
 
 A, B, C, D = (("h", n) for n in "abcd")
 X = ("scalars", "meta.x")
@@ -77,3 +81,35 @@ def test_generic_functions_that_cannot_be_copied() -> None:
     assert "calls itself" in refused(top=top, apply="m.x = f(m.x);")
     top = "T f<T>(in T a) { return a; }"
     assert "give the number for 'T' a width" in refused(top=top, apply="m.t = f(1) == 1;")
+
+
+UNIONS = {
+    "types": "header W { bit<16> y; } header_union U { B b; W w; } struct more { U u; U[3] us; }",
+    "meta": "more extra;",
+}
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_elements_of_a_union_stack_chosen_at_run_time(index: int) -> None:
+    """bmv2 cannot index such stacks: every element is asked whether it is the one."""
+    parts = {
+        **UNIONS,
+        "apply": "m.extra.us[hdr.h.a].w.y = 7; hdr.h.d = (bit<32>)m.extra.us[hdr.h.b].w.y;",
+    }
+    document = compiled(**parts).json
+    assert "access_union_header" not in json.dumps(document)
+    machine = Machine(document, {A: index, B: index})
+    machine.run()
+    stack = next(s["name"] for s in document["header_union_stacks"])
+    assert {i: machine.fields.get((f"{stack}[{i}].w", "y"), 0) for i in range(3)} == {
+        i: 7 if i == index else 0 for i in range(3)
+    }
+    assert machine.fields[D] == 7
+
+
+def test_fields_copied_unseen_are_decoded() -> None:
+    """bmv2 decodes only fields that something names; assign_union names none."""
+    document = compiled(**UNIONS, apply="m.extra.u = m.extra.us[0];").json
+    decoded = {header for header, _ in document["force_arith"]}
+    unions = {h["name"] for h in document["headers"] if h["header_type"] == "W"}
+    assert {name for name in unions if "us" not in name} <= decoded

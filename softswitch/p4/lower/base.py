@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -107,7 +108,7 @@ class LowerBase:
             self._assign_header(target, source, ctx, span)
         elif isinstance(target, v.Stack):
             self._assign_stack(target, source, ctx, span)
-        elif isinstance(target, v.Union):
+        elif isinstance(target, (v.Union, v.IndexedUnion)):
             self._assign_union(target, source, ctx, span)
         else:
             raise self.fail(span, "this cannot be assigned to")
@@ -119,6 +120,15 @@ class LowerBase:
             raise self.fail(span, "action data cannot be changed")
         if isinstance(source, v.UnionStackField):
             raise self.fail(span, "fields of the last union of a stack can only be selected on")
+        if isinstance(target, v.IndexedField) and isinstance(target.element, v.IndexedMember):
+            name, type_ = target.name, target.type
+            self.for_member(
+                target.element,
+                ctx,
+                span,
+                lambda h, c: self.assign(v.Field(h.name, name, type_), source, c, span),
+            )
+            return
         op = "assign_VL" if isinstance(t.base(target.type), t.TVarbit) else "assign"
         self.emit(ctx, span, op, v.parameter(target), v.parameter(source))
 
@@ -161,6 +171,12 @@ class LowerBase:
     def _assign_header(
         self, target: v.HeaderValue, source: v.Value, ctx: Context, span: Span
     ) -> None:
+        if isinstance(target, v.IndexedMember):
+            self.for_member(target, ctx, span, lambda h, c: self.assign(h, source, c, span))
+            return
+        if isinstance(source, v.IndexedMember):
+            self.for_member(source, ctx, span, lambda h, c: self.assign(target, h, c, span))
+            return
         target = self.concrete(target, ctx, span)
         to = v.wrapped(v.header_json(target))
         if isinstance(source, v.HeaderLiteral):
@@ -184,6 +200,22 @@ class LowerBase:
         source = self.concrete(source, ctx, span)
         self.emit(ctx, span, "assign_header", to, v.wrapped(v.header_json(source)))
 
+    def for_member(
+        self,
+        header: v.IndexedMember,
+        ctx: Context,
+        span: Span,
+        do: Callable[[v.Header, Context], None],
+    ) -> None:
+        """Do something to stack[i].member: bmv2 cannot index a stack of unions."""
+        index = self.simple(header.index, ctx, span)
+        rest: list[Statement] = []
+        for i in reversed(range(header.stack.type.size)):
+            yes: list[Statement] = []
+            do(v.Header(f"{header.stack.name}[{i}].{header.member}", header.type), ctx.into(yes))
+            rest = [If(span, v.binary("==", index, v.const(i, index.type), t.BOOL), yes, rest)]
+        ctx.out.extend(rest)
+
     def concrete(self, header: v.HeaderValue, ctx: Context, span: Span) -> v.HeaderValue:
         """A header a primitive can name: `last` becomes stack[lastIndex]."""
         if isinstance(header, v.LastHeader):
@@ -203,6 +235,7 @@ class LowerBase:
         if isinstance(source, v.Stack):
             kind = "union" if union else "header"
             stack = "header_union_stack" if union else "header_stack"
+            self.model.copied |= {target.name, source.name}
             self.emit(
                 ctx,
                 span,
@@ -222,20 +255,23 @@ class LowerBase:
                 item = v.HeaderLiteral(element, None)
             self.assign(self.element(target, i), item, ctx, span)
 
-    def _assign_union(self, target: v.Union, source: v.Value, ctx: Context, span: Span) -> None:
-        if isinstance(source, v.Union):
-            self.emit(
-                ctx,
-                span,
-                "assign_union",
-                {"type": "header_union", "value": target.name},
-                {"type": "header_union", "value": source.name},
-            )
+    def _assign_union(
+        self, target: v.Union | v.IndexedUnion, source: v.Value, ctx: Context, span: Span
+    ) -> None:
+        if isinstance(source, (v.Union, v.IndexedUnion)):
+            pair = [v.wrapped(v.union_json(x)) for x in (target, source)]
+            self.model.copied |= {x.name for x in (target, source) if isinstance(x, v.Union)}
+            self.emit(ctx, span, "assign_union", *pair)
             return
         if isinstance(source, v.HeaderLiteral) and source.fields is None:
-            for name in target.type.fields:
-                member = {"type": "header", "value": f"{target.name}.{name}"}
-                self.emit(ctx, span, "remove_header", member)
+            for name, type_ in target.type.fields.items():
+                assert isinstance(type_, t.TStruct)
+                member: v.HeaderValue
+                if isinstance(target, v.Union):
+                    member = v.Header(f"{target.name}.{name}", type_)
+                else:
+                    member = v.IndexedMember(target.stack, target.index, name, type_)
+                self.assign(member, v.HeaderLiteral(type_, None), ctx, span)
             return
         raise self.fail(span, "this value cannot be assigned to a header union")
 
@@ -255,8 +291,8 @@ class LowerBase:
             flat, index, type_ = names[path]
             if isinstance(header, v.Header):
                 return v.Field(header.name, flat, type_)
-            if isinstance(header, v.IndexedHeader):
-                return v.IndexedField(header, index, type_)
+            if isinstance(header, (v.IndexedHeader, v.IndexedMember)):
+                return v.IndexedField(header, index, type_, flat)
             if isinstance(header, v.LastHeader):
                 return v.StackField(header.stack.name, flat, type_)
             if isinstance(header, v.UnionMemberLast):

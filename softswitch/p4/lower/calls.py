@@ -83,6 +83,14 @@ class CallLowering(InlineLowering):
                 raise self.fail(e, f"{e.target}() cannot be called here")
             base = self.concrete(base, ctx, e.span)
             op = "add_header" if e.target == "setValid" else "remove_header"
+            if isinstance(base, v.IndexedMember):
+                self.for_member(
+                    base,
+                    ctx,
+                    e.span,
+                    lambda h, c: self.emit(c, e.span, op, v.wrapped(v.header_json(h))),
+                )
+                return v.Nothing()
             self.emit(ctx, e.span, op, v.wrapped(v.header_json(base)))
             return v.Nothing()
         if e.target in ("push_front", "pop_front"):

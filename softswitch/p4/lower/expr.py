@@ -147,6 +147,9 @@ class ExprLowering(LowerBase, ABC):
                 base = v.Header(f"{base.name}.{name}", _struct(base.type.fields[name]))
             elif isinstance(base, v.NextUnion):
                 base = v.UnionMemberNext(base.stack, name, _struct(base.type.fields[name]))
+            elif isinstance(base, v.IndexedUnion):
+                member = _struct(base.type.fields[name])
+                base = v.IndexedMember(base.stack, base.index, name, member)
             elif isinstance(base, v.LastUnion):
                 base = v.UnionMemberLast(base.stack, name, _struct(base.type.fields[name]))
             elif isinstance(base, v.Stack):
@@ -185,7 +188,7 @@ class ExprLowering(LowerBase, ABC):
             return self.element(base, index.value)
         element = _struct(base.type.element)
         if element.kind == "header_union":
-            raise self.fail(e, "a stack of unions cannot be indexed at run time")
+            return v.IndexedUnion(base, index, element)
         return v.IndexedHeader(base, index, element)
 
     # ---- operators
@@ -285,12 +288,15 @@ class ExprLowering(LowerBase, ABC):
             return result
         if isinstance(header, v.LastHeader):
             return v.StackField(header.stack.name, "$valid$", t.BOOL)
-        if isinstance(header, v.IndexedHeader):
+        if isinstance(header, (v.IndexedHeader, v.IndexedMember, v.IndexedUnion)):
             # Validity of each element, chosen by comparing the index.
             result = v.Const(0, t.BOOL)
             for i in range(header.stack.type.size):
                 here = v.binary("==", header.index, v.const(i, header.index.type), t.BOOL)
-                element = v.Field(f"{header.stack.name}[{i}]", "$valid$", t.BOOL)
+                place = self.element(header.stack, i)
+                if isinstance(header, v.IndexedMember):
+                    place = self.part(place, [header.member], e)
+                element = self.valid(place, e)
                 both = v.binary("&&", here, element, t.BOOL)
                 result = v.binary("||", result, both, t.BOOL)
             return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from softswitch.p4 import ast
 from softswitch.p4 import types as t
@@ -62,12 +62,15 @@ class InlineLowering(ExprLowering):
         """The same place even when the variables in its index change."""
         value = place.value
         element = value.element if isinstance(value, v.IndexedField) else value
-        if not isinstance(element, v.IndexedHeader) or isinstance(element.index, v.Const):
+        indexed = (v.IndexedHeader, v.IndexedMember, v.IndexedUnion)
+        if not isinstance(element, indexed) or isinstance(element.index, v.Const):
             return place
-        index = self.save(element.index, ctx, span)
-        fixed = v.IndexedHeader(element.stack, index, element.type)
+        fixed = replace(element, index=self.save(element.index, ctx, span))
         if isinstance(value, v.IndexedField):
-            return Place(v.IndexedField(fixed, value.index, value.type), place.type, place.bits)
+            assert not isinstance(fixed, v.IndexedUnion)
+            return Place(
+                v.IndexedField(fixed, value.index, value.type, value.name), place.type, place.bits
+            )
         return Place(fixed, place.type, place.bits)
 
     def store(self, place: Place, source: v.Value, ctx: Context, span: Span) -> None:

@@ -270,6 +270,7 @@ class Model:
     init_state: str = "start"
     vsets: list[Json] = field(default_factory=list)
     deparser_order: list[str] = field(default_factory=list)
+    copied: set[str] = field(default_factory=set)  # unions and stacks assigned as a whole
     deparser_ops: list[Primitive] = field(default_factory=list)
     deparser_span: Span | None = None
     calculations: list[Json] = field(default_factory=list)

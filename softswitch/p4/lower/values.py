@@ -84,9 +84,10 @@ class StackField(Leaf):
 class IndexedField(Leaf):
     """Field of a stack element chosen at run time."""
 
-    element: IndexedHeader
+    element: IndexedHeader | IndexedMember
     index: int
     type: t.Type
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,25 @@ class NextUnion(Value):
 @dataclass(frozen=True)
 class LastUnion(Value):
     stack: Stack
+    type: t.TStruct
+
+
+@dataclass(frozen=True)
+class IndexedUnion(Value):
+    """stack[i] of a stack of unions, i known at run time only."""
+
+    stack: Stack
+    index: Leaf
+    type: t.TStruct
+
+
+@dataclass(frozen=True)
+class IndexedMember(HeaderValue):
+    """stack[i].member of a stack of unions."""
+
+    stack: Stack
+    index: Leaf
+    member: str
     type: t.TStruct
 
 
@@ -340,6 +360,8 @@ def places(value: Value) -> set[Path]:
         stack = getattr(value, "stack", None)  # headers of a stack chosen at run time
         if isinstance(stack, Stack):
             found.add(_path(stack.name))
+        if isinstance(value, (IndexedHeader, IndexedMember, IndexedUnion)):
+            found |= places(value.index)
     return found
 
 
@@ -534,6 +556,8 @@ def _raw(leaf: Leaf, inside: bool) -> Json:
     if isinstance(leaf, UnionStackField):
         return {"type": "union_stack_field", "value": [leaf.stack, leaf.member, leaf.name]}
     if isinstance(leaf, IndexedField):
+        if isinstance(leaf.element, IndexedMember):
+            return _raw(_chosen(leaf, leaf.element), inside)
         access = {"op": "access_field", "left": header_json(leaf.element), "right": leaf.index}
         return {"type": "expression", "value": access}
     if isinstance(leaf, Special):
@@ -548,6 +572,17 @@ def _raw(leaf: Leaf, inside: bool) -> Json:
     return _expression(leaf.op, left, right, cond)
 
 
+def _chosen(leaf: IndexedField, header: IndexedMember) -> Leaf:
+    """bmv2 cannot index a stack of unions: the field of whichever element is meant."""
+    name = leaf.name
+    found: Leaf = Field(f"{header.stack.name}[0].{header.member}", name, leaf.type)
+    for i in range(1, header.stack.type.size):
+        here = Op("==", header.index, Const(i, header.index.type), t.BOOL)
+        field = Field(f"{header.stack.name}[{i}].{header.member}", name, leaf.type)
+        found = Op("?", field, found, leaf.type, here)
+    return found
+
+
 _OPERANDS = {"and": BOOLEAN, "or": BOOLEAN, "not": BOOLEAN, "b2d": BOOLEAN}
 
 
@@ -557,8 +592,15 @@ def header_json(header: HeaderValue) -> Json:
         return {"type": "header", "value": header.name}
     assert isinstance(header, IndexedHeader)
     stack = {"type": "header_stack", "value": header.stack.name}
-    index = to_json(header.index, DATA, True)
-    return _expression("dereference_header_stack", stack, index)
+    return _expression("dereference_header_stack", stack, to_json(header.index, DATA, True))
+
+
+def union_json(union: Union | IndexedUnion) -> Json:
+    """A header union as a primitive's parameter or operand."""
+    if isinstance(union, Union):
+        return {"type": "header_union", "value": union.name}
+    stack = {"type": "header_union_stack", "value": union.stack.name}
+    return _expression("dereference_union_stack", stack, to_json(union.index, DATA, True))
 
 
 def parameter(leaf: Leaf, want: str = DATA) -> Json:
