@@ -69,6 +69,17 @@ def test_link_down_passes(tmp_path: Path) -> None:
     assert (folder / "events.jsonl").stat().st_size > 0
 
 
+@pytest.mark.parametrize("mode", ["structured", "srv6"])
+def test_link_down_passes_when_evs_name_their_links(tmp_path: Path, mode: str) -> None:
+    code, summary = drill(tmp_path, "--mode", mode, "--seed", "3")
+    assert failed(summary) == set()
+    assert code == 0
+    # Half of a plane's 96 EVs name the link.
+    assert 0 < summary["metrics"]["evs_assumed_bad"] <= 48
+    folder = next(p for p in tmp_path.iterdir() if (p / "fabric.json").exists())
+    assert json.loads((folder / "fabric.json").read_text())["mode"] == mode
+
+
 def test_failover_groups_pass(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--failover", "groups", "--seed", "4")
     assert failed(summary) == set()
