@@ -175,8 +175,10 @@ class _Flow:
             self._read(s.call, state)
         elif isinstance(s, ast.IfStmt):
             yes, no = self._condition(s.cond, state)
-            self._statement(s.yes, yes)
-            if s.no is not None:
+            # Neither branch is dead code when a constant switches it off.
+            if yes.reached:
+                self._statement(s.yes, yes)
+            if s.no is not None and no.reached:
                 self._statement(s.no, no)
             self._replace(state, yes.join(no))
         elif isinstance(s, ast.SwitchStmt):
@@ -304,6 +306,7 @@ class _Flow:
             assert isinstance(e.func, ast.Member)
             path = self._path(e.func.base)
             if path is not None and state.validity(path) and t.is_header(typed(e.func.base)):
+                yes.set(path)  # who made it valid filled it
                 yes.set_validity(path, VALID)
                 no.set_validity(path, INVALID)
         elif isinstance(e, ast.Member) and e.member in ("hit", "miss"):
