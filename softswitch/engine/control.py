@@ -72,7 +72,7 @@ class Control:
             for name, p in program.profiles.items()
         }
         self.meters: dict[tuple[str, int], tuple[MeterRate, ...]] = {}
-        self.vsets: dict[str, list[int]] = {}
+        self.vsets: dict[str, list[int | tuple[int, int]]] = {}
         self.vset_widths: dict[str, list[int]] = {}
         self.mutable: frozenset[str] = frozenset()
         """Tables whose entries from the JSON may be changed."""
@@ -520,29 +520,31 @@ class Control:
         self.entry(state, handle)
         return state.meters.get(handle)
 
-    def value_set_set(self, name: str, values: Sequence[int]) -> None:
-        """Values without padding: the key parts' bits back to back."""
+    def value_set_set(self, name: str, values: Sequence[int | tuple[int, int]]) -> None:
+        """Values, or (value, mask); without padding: the key parts' bits back to back."""
         found = self.program.vsets.get(name)
         if found is None:
             raise NoSuchObject(f"no value set '{name}'")
         index, bits = found
         widths = self.vset_widths.get(name, [bits])
         flat: list[int] = []
-        for v in values:
-            if v < 0 or v >> bits:
-                raise InvalidValue(f"value set '{name}': {v} does not fit into {bits} bits")
-            words: list[int] = []
-            left = v
-            for w in reversed(widths):
-                words = tables.split(left & (1 << w) - 1, (w + 63) // 64) + words
-                left >>= w
-            flat += words
+        for item in values:
+            pair = item if isinstance(item, tuple) else (item, (1 << bits) - 1)
+            for v in pair:
+                if v < 0 or v >> bits:
+                    raise InvalidValue(f"value set '{name}': {v} does not fit into {bits} bits")
+                words: list[int] = []
+                left = v
+                for w in reversed(widths):
+                    words = tables.split(left & (1 << w) - 1, (w + 63) // 64) + words
+                    left >>= w
+                flat += words
         rc = self.lib.mrc_vset_set(self.sw, index, len(values), self.words(flat))
         if rc < 0:
             native.throw(rc, f"value set '{name}'")
         self.vsets[name] = list(values)
 
-    def value_set_get(self, name: str) -> list[int]:
+    def value_set_get(self, name: str) -> list[int | tuple[int, int]]:
         if name not in self.program.vsets:
             raise NoSuchObject(f"no value set '{name}'")
         return list(self.vsets.get(name, ()))

@@ -122,7 +122,8 @@ class Engine:
 
         `mutable`: tables whose `entries` in the JSON are a beginning only (P4 `entries`
         without `const`, which the JSON cannot say). Packets inside the switch are dropped
-        (cause `reload`). Multicast groups and clone sessions are kept. Raises ProgramError, and then the old pipeline stays.
+        (cause `reload`). Multicast groups and clone sessions are kept. Raises ProgramError,
+        and then the old pipeline stays.
         """
         compiled = program if isinstance(program, Compiled) else Compiled(program, self._cache)
         gen, path = compiled.generator, compiled.path
@@ -216,6 +217,19 @@ class Engine:
             event = self._decoder.decode(bytes(self._ffi.buffer(buf, n)))
             if event is not None:
                 out.append(event)
+
+    def digest_hold(self, hold_ns: int) -> None:
+        """A digest with the same values as one less than `hold_ns` ago is not told again.
+
+        0, as at first: all are. Bounds what a stream of like packets costs; bundling and
+        waiting for acknowledgements are the control plane's.
+        """
+        if not 0 <= hold_ns < 1 << 62:
+            raise InvalidValue(f"digest hold {hold_ns} is out of range")
+        with self._lock:
+            self._alive()
+            if self._lib.mrc_digest_hold(self._sw, hold_ns) < 0:
+                raise EngineError("out of memory for held digests")
 
     def packet_out(self, frame: bytes, now: int | None = None) -> None:
         """Inject as if received on the CPU port. `now` None: the driver's clock."""
@@ -519,12 +533,13 @@ class Engine:
         with self._lock:
             return self._c().direct_meter_get(table, handle)
 
-    def value_set_set(self, name: str, values: Sequence[int]) -> None:
-        """Replace a parser value set."""
+    def value_set_set(self, name: str, values: Sequence[int | tuple[int, int]]) -> None:
+        """Replace a parser value set. A value is the key's fields back to back, without
+        padding; (value, mask) compares the bits of the mask only."""
         with self._lock:
             self._c().value_set_set(name, values)
 
-    def value_set_get(self, name: str) -> list[int]:
+    def value_set_get(self, name: str) -> list[int | tuple[int, int]]:
         with self._lock:
             return self._c().value_set_get(name)
 

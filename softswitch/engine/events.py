@@ -64,6 +64,8 @@ class Decoder:
                 values.append(join(words[at : at + n]))
                 at += n
             return Digest(list_id, name, tuple(values), now)
+        if number == native.NIL:
+            return LogMessage(f"{words[0]} more messages in a second were not logged", now)
         if number >= len(self._formats):
             return None
         signed = [

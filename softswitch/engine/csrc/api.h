@@ -56,6 +56,7 @@ void mrc_advance(mrc_sw *sw, int64_t now);
 int64_t mrc_next_event(mrc_sw *sw, uint8_t *buf, uint32_t cap);
 int mrc_wait_event(mrc_sw *sw, int64_t timeout_ns);
 void mrc_wake_waiters(mrc_sw *sw);
+int mrc_digest_hold(mrc_sw *sw, int64_t ns);
 void mrc_hold(mrc_sw *sw);
 void mrc_release(mrc_sw *sw);
 int64_t mrc_clock(void);

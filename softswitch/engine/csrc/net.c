@@ -27,7 +27,7 @@ struct node {
   i64 nic;                 /* of a switch port: NIC at the other end, -1 none; of a NIC: itself */
   u8 is_nic;
   /* of a NIC */
-  u64 rate;
+  u64 rate, rem;           /* rem: left over from the division that gives times, as in tm.c */
   i64 delay, busy_until;
   u32 group;
   struct fifo cable;       /* on the way to the switch; t_out: when they arrive there */
@@ -319,8 +319,15 @@ int mrc_net_send(mrc_net *net, const uint8_t *records, uint64_t bytes) {
     if (h.nic >= net->n_nics) return ERR_PORT;
     if (!h.len || h.len > net->frame_bytes || h.len > bytes - at) return ERR_LENGTH;
     struct node *n = net->nics[h.nic];
-    i64 start = h.t > n->busy_until ? h.t : n->busy_until;
-    n->busy_until = start + (n->rate ? (i64)((u128)h.len * 8000000000ull / n->rate) : 0);
+    if (h.t > n->busy_until) {
+      n->busy_until = h.t;
+      n->rem = 0;
+    }
+    if (n->rate) {
+      u128 bits = (u128)h.len * 8000000000ull + n->rem;
+      n->busy_until += (i64)(bits / n->rate);
+      n->rem = (u64)(bits % n->rate);
+    }
     net->fig.injected++;
     struct pkt *p = store_take(&net->store);
     if (!p) {
@@ -436,6 +443,7 @@ int mrc_net_cut(mrc_net *net, uint32_t nic, int64_t now) {
     store_give(&net->store, p);
   }
   if (n->busy_until > now) n->busy_until = now;
+  n->rem = 0;
   schedule(net, n, NEVER);
   return 0;
 }

@@ -38,9 +38,9 @@ static inline u32 direct_meter(struct sw *sw, u32 array, u32 index, const struct
 static inline int vset_has(struct sw *sw, u32 set, const u64 *key, const u64 *mask, u32 words) {
   const struct vset *s = &CORE(sw)->vsets[set];
   for (u32 i = 0; i < s->n; i++) {
-    const u64 *v = s->v + (size_t)i * words;
+    const u64 *v = s->v + (size_t)i * 2 * words;  /* value, then the bits that count */
     u64 diff = 0;
-    for (u32 j = 0; j < words; j++) diff |= (v[j] ^ key[j]) & mask[j];
+    for (u32 j = 0; j < words; j++) diff |= (v[j] ^ key[j]) & mask[j] & v[words + j];
     if (!diff) return 1;
   }
   return 0;

@@ -142,7 +142,7 @@ int mrc_vset_set(mrc_sw *sw, uint32_t vset, uint32_t n, const uint64_t *words) {
   sw_lock(sw);
   if (!sw->prog || vset >= sw->prog->n_vsets) rc = ERR_TABLE;
   else {
-    size_t bytes = 8 * (size_t)sw->prog->vsets[vset].words * n;
+    size_t bytes = 16 * (size_t)sw->prog->vsets[vset].words * n;
     u64 *v = malloc(bytes ? bytes : 1);
     if (!v) rc = ERR_MEMORY;
     else {

@@ -48,7 +48,9 @@ static void ring_get(struct evring *r, void *dst, u32 n) {
 void event_push(struct sw *sw, u32 type, const void *a, u32 alen, const void *b, u32 blen) {
   u32 len = alen + blen + 8;
   u32 head[2] = {type, 0};
-  if (sw->ev.cap - sw->ev.used < len + 8) {
+  /* what packets alone can cause leaves room for what must not be missed */
+  u32 keep = type == EV_DIGEST || type == EV_LOG ? sw->ev.cap / 4 : 0;
+  if (sw->ev.cap - sw->ev.used < len + 8 + keep) {
     if (type == EV_PACKET_IN) sw->tot.dropped++, sw->tot.packet_in--;
     return;
   }
@@ -108,11 +110,45 @@ void mrc_wake_waiters(mrc_sw *sw) {
   sw_unlock(sw);
 }
 
+/* True when the same sample was told of less than `digest_hold` ago. */
+static int digest_held(struct sw *sw, u32 list, const u64 *words, u32 n) {
+  u64 h = list * 0x9e3779b97f4a7c15ull;
+  for (u32 i = 0; i < n; i++) {
+    h = (h ^ words[i]) * 0xff51afd7ed558ccdull;
+    h ^= h >> 29;
+  }
+  struct held *x = &sw->held_digests[h % HELD_DIGESTS];
+  if (x->hash == h && sw->core.now < x->until) return 1;
+  x->hash = h;
+  x->until = sw->core.now + sw->digest_hold;
+  return 0;
+}
 static void op_digest(struct sw *sw, u32 list, const u64 *words, u32 n) {
+  if (sw->digest_hold && digest_held(sw, list, words, n)) return;
   event_push(sw, EV_DIGEST, &list, 4, words, n * 8);
 }
 static void op_log(struct sw *sw, u32 fmt, const u64 *words, u32 n) {
-  event_push(sw, EV_LOG, &fmt, 4, words, n * 8);
+  if (sw->core.now - sw->log_began >= LOG_PERIOD) {
+    u32 none = NIL;
+    u64 lost = sw->logs_lost;
+    if (lost) event_push(sw, EV_LOG, &none, 4, &lost, 8);
+    sw->log_began = sw->core.now;
+    sw->logs = sw->logs_lost = 0;
+  }
+  if (sw->logs++ < LOG_MOST) event_push(sw, EV_LOG, &fmt, 4, words, n * 8);
+  else sw->logs_lost++;
+}
+
+int mrc_digest_hold(mrc_sw *sw, int64_t ns) {
+  int rc = 0;
+  sw_lock(sw);
+  if (ns > 0 && !sw->held_digests) {
+    sw->held_digests = calloc(HELD_DIGESTS, sizeof *sw->held_digests);
+    if (!sw->held_digests) rc = ERR_MEMORY;
+  }
+  if (!rc) sw->digest_hold = ns;
+  sw_unlock(sw);
+  return rc;
 }
 static const struct rt_ops ops = {op_digest, op_log};
 
@@ -196,6 +232,7 @@ void mrc_free(mrc_sw *sw) {
   free(sw->due);
   free(sw->ports);
   free(sw->core.scratch);
+  free(sw->held_digests);
   if (sw->ev.buf) munmap(sw->ev.buf, sw->ev.cap);
   store_drop(&sw->own);
   pthread_mutex_destroy(&sw->mu);
@@ -254,8 +291,7 @@ void mrc_commit(mrc_sw *sw) {
   sw_lock(sw);
   sw->running = sw->prog != NULL;
   sw->idle_next = NEVER;
-  for (u32 i = 0; sw->running && i < sw->prog->n_tables; i++)
-    if (sw->prog->tables[i].timeout) sw->idle_next = sw->core.now + IDLE_PERIOD;
+  if (sw->running) idle_scan(sw, sw->core.now);
   sw_unlock(sw);
 }
 int mrc_loaded(mrc_sw *sw) { return sw->prog != NULL; }

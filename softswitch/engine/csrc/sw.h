@@ -14,7 +14,11 @@
 #define MAX_PORT 65536u
 #define MAX_HOPS 1024
 #define NEVER INT64_MAX
-#define IDLE_PERIOD 1000000000ll  /* ns between looks for idle entries, as bmv2 */
+#define IDLE_PERIOD 1000000000ll  /* most ns between looks for idle entries, as bmv2 */
+#define IDLE_SHARE 8              /* an idle entry is told of within this part of its time */
+#define LOG_PERIOD 1000000000ll
+#define LOG_MOST 1000             /* log messages in a period; what is beyond is counted */
+#define HELD_DIGESTS 1024         /* samples that a duplicate is looked for among */
 
 enum { ERR_TABLE = -1, ERR_FULL = -2, ERR_DUP = -3, ERR_ENTRY = -4, ERR_ACTION = -5,
        ERR_RANGE = -6, ERR_CONST = -7, ERR_IN_USE = -8, ERR_MEMBER = -9, ERR_GROUP = -10,
@@ -58,6 +62,8 @@ struct evring { u8 *buf; u32 cap, head, used; };
 
 struct driver;
 
+struct held { u64 hash; i64 until; };
+
 /* Packet buffers. A switch has its own; switches of one virtual network share one, so that a
  * frame goes from switch to switch without a copy. */
 struct store {
@@ -95,7 +101,7 @@ struct sw {
   struct port **due;
   u32 n_due;
   i64 next_dl;
-  i64 idle_next;           /* next look for idle entries, NEVER when no table has a timeout */
+  i64 idle_next;           /* next look for idle entries, NEVER when none has a time to live */
   struct fifo redo;        /* resubmitted and recirculated */
   struct fifo out;         /* sans-I/O: frames that leave */
   u8 real_time;
@@ -104,6 +110,10 @@ struct sw {
   struct replicas *mcast[PRE_BUCKETS], *clones[PRE_BUCKETS];
   struct evring ev;
   int ev_wake;
+  i64 log_began;           /* start of the period of logs */
+  u32 logs, logs_lost;     /* in this period */
+  i64 digest_hold;         /* ns that a sample of a digest is not told again, 0: never mind */
+  struct held *held_digests;
   struct driver *drv;
 };
 

@@ -153,6 +153,8 @@ static void entry_set(struct table *t, struct entry *e, u32 kind, u32 ref, i32 a
   if (data && t->def->data_words) memcpy(e->data, data, 8 * (size_t)t->def->data_words);
 }
 
+static void idle_soon(struct sw *sw, const struct table *t, i64 ttl);
+
 int64_t mrc_entry_add(mrc_sw *sw, uint32_t table, const uint64_t *key, const uint64_t *mask,
                       uint32_t plen, int32_t prio, uint32_t kind, uint32_t ref, int32_t action,
                       const uint64_t *data, int64_t ttl, int is_const) {
@@ -194,6 +196,7 @@ int64_t mrc_entry_add(mrc_sw *sw, uint32_t table, const uint64_t *key, const uin
       if (t->def->match == T_EXACT) hash_put(t, i);
       t->n++;
       if (t->def->match == T_LPM) trie_settle(t);
+      idle_soon(sw, t, ttl);
       rc = i;
     }
   }
@@ -220,6 +223,7 @@ int mrc_entry_modify(mrc_sw *sw, uint32_t table, uint32_t entry, uint32_t kind, 
     ref_count(sw, t, kind, ref, 1);
     e->ttl = ttl;
     e->last = sw->core.now;
+    idle_soon(sw, t, ttl);
   }
   sw_unlock(sw);
   return rc;
@@ -301,20 +305,35 @@ int mrc_default_set(mrc_sw *sw, uint32_t table, uint32_t kind, uint32_t ref, int
   return rc;
 }
 
-/* Called about once a second: tell about entries that outlived their time. */
+/* Tell about entries that outlived their time, and find out when to look again: when the
+ * next one does, but no sooner than a share of the shortest time to live. */
 void idle_scan(struct sw *sw, i64 now) {
+  i64 next = NEVER, shortest = NEVER;
   for (u32 i = 0; sw->prog && i < sw->prog->n_tables; i++) {
     struct table *t = &sw->core.tables[i];
-    if (!t->def->timeout) continue;
+    if (!t->def->timeout || !t->n) continue;
     for (u32 e = 0; e < t->cap; e++) {
       struct entry *x = ent_at(t, e);
-      if (x->flags & EF_USED && x->ttl > 0 && now - x->last >= x->ttl) {
+      if (!(x->flags & EF_USED) || x->ttl <= 0) continue;
+      if (now - x->last >= x->ttl) {
         u32 ids[2] = {i, e};
         event_push(sw, EV_IDLE, ids, 8, NULL, 0);
         x->last = now;  /* again after another time to live */
       }
+      if (x->last + x->ttl < next) next = x->last + x->ttl;
+      if (x->ttl < shortest) shortest = x->ttl;
     }
   }
+  if (next != NEVER && next < now + shortest / IDLE_SHARE) next = now + shortest / IDLE_SHARE;
+  if (next != NEVER && next > now + IDLE_PERIOD) next = now + IDLE_PERIOD;
+  sw->idle_next = next != NEVER && next <= now ? now + 1 : next;
+}
+
+static void idle_soon(struct sw *sw, const struct table *t, i64 ttl) {
+  i64 at = sw->core.now + (ttl < IDLE_PERIOD ? ttl : IDLE_PERIOD);
+  if (!t->def->timeout || ttl <= 0 || at >= sw->idle_next) return;
+  sw->idle_next = at;
+  driver_kick(sw);
 }
 
 /* ---- action profiles ---------------------------------------------------------------------------- */

@@ -445,7 +445,6 @@ void port_step(struct sw *sw, struct port *pt, i64 t, i64 now) {
 void advance(struct sw *sw, i64 now) {
   if (sw->idle_next <= now) {
     idle_scan(sw, now);
-    sw->idle_next = now + IDLE_PERIOD;
   }
   while (sw->next_dl <= now) {
     struct port *pt = NULL;
