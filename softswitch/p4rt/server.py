@@ -19,7 +19,14 @@ from typing import Any
 import grpc
 from p4.v1 import p4runtime_pb2
 
-from softswitch.engine.types import Digest, EngineError, EngineEvent, IdleTimeout, PacketIn
+from softswitch.engine.types import (
+    Digest,
+    EngineError,
+    EngineEvent,
+    IdleTimeout,
+    LogMessage,
+    PacketIn,
+)
 from softswitch.p4rt import wire
 from softswitch.p4rt.arbitration import MAX_STREAMS, Notification
 from softswitch.p4rt.device import Device
@@ -376,6 +383,8 @@ class P4RuntimeServer:
                     self._packet_in(pipeline.packet_in, event.frame, streams)
                 elif isinstance(event, Digest):
                     pipeline.digests.add(event.name, event.values, now)
+                elif isinstance(event, LogMessage):
+                    LOG.warning("log_msg: %s", event.text)  # at most 1,000 a second
             messages = pipeline.digests.due(now, time.time_ns())
             if idle and (entries := pipeline.idle_entries(idle)):
                 messages.append(encode_idle(entries, time.time_ns()))
