@@ -55,7 +55,8 @@ class Fidelity:
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
-        return f"ok{note}" if self.ok else f"degraded ({'; '.join(self.why)})"
+        said = f"ok{note}" if self.ok else f"degraded ({'; '.join(self.why)})"
+        return said + "".join(f"; not known: {what}" for what in self.unknown)
 
 
 VIRTUAL = Fidelity((), note="virtual time: nothing can be late")

@@ -38,9 +38,17 @@ class HostAgents:
     """Starts, connects to and ends the agents."""
 
     def __init__(
-        self, plan: Plan, pids: Mapping[str, int], socket_dir: Path, run_dir: Path
+        self,
+        plan: Plan,
+        pids: Mapping[str, int],
+        socket_dir: Path,
+        run_dir: Path,
+        *,
+        rx_delay_ns: int = 0,
     ) -> None:
-        """`pids`: a process in each host's namespaces, by host name."""
+        """`pids`: a process in each host's namespaces, by host name. `rx_delay_ns`: how long
+        hosts hold what arrives, in place of a propagation delay that the switches lack."""
+        self._rx_delay_ns = rx_delay_ns
         self._plan = plan
         self._pids = pids
         self._sockets = socket_dir
@@ -55,9 +63,10 @@ class HostAgents:
         folder.mkdir(exist_ok=True)
         for host in self._plan.hosts.values():
             config = folder / f"{host.name}.json"
-            config.write_text(
-                json.dumps(agent_config(self._plan, host.name, seed=seed, faults=faults), indent=2)
+            values = agent_config(
+                self._plan, host.name, seed=seed, faults=faults, rx_delay_ns=self._rx_delay_ns
             )
+            config.write_text(json.dumps(values, indent=2))
             self.event_files[host.name] = folder / f"{host.name}.events.jsonl"
             self._processes[host.name] = self._spawn(host, config)
         for name, process in self._processes.items():

@@ -113,6 +113,11 @@ class Testbed:
             files["mrc"] = self._mrc_controller.events
         return files
 
+    def set_probing(self, on: bool) -> None:
+        """Let the MRC controller's loop probes run or not, where there is one."""
+        if self._mrc_controller is not None:
+            self._mrc_controller.set_probing(on)
+
     # -- coming up and going down
 
     def __enter__(self) -> Testbed:
@@ -166,7 +171,11 @@ class Testbed:
         )
 
     def _start_agents(self) -> None:
-        self._agents = HostAgents(self.plan, self.fabric.host_pids, STATE_DIR, self.run_dir)
+        # bmv2 has no propagation delay: the receiving host stands in for the four links.
+        delay = 4 * self.plan.spec.link.delay if self.switch == "bmv2" else 0
+        self._agents = HostAgents(
+            self.plan, self.fabric.host_pids, STATE_DIR, self.run_dir, rx_delay_ns=delay
+        )
         self._stack.callback(self._agents.stop)
         self._agents.start(self.seed, self._faults)
 

@@ -20,6 +20,7 @@ from random import Random
 from hosts.agent.clock import Lateness, Poller, now_ns, set_realtime, set_timer_slack
 from hosts.agent.control import ControlServer
 from hosts.agent.controller import path_info
+from hosts.agent.delayline import DelayLine
 from hosts.agent.eventlog import EventLog
 from hosts.agent.nic import LinkWatch, Nic, silence_kernel
 from hosts.agent.ops import Operations
@@ -70,6 +71,7 @@ class Agent:
         self._by_fd = {nic.fileno(): nic for nic in self.nics.values()}
         for fd in (*self._by_fd, self._watch.fileno()):
             self._poller.add(fd)
+        self._line = DelayLine(settings.rx_delay_ns) if settings.rx_delay_ns else None
         self.control = ControlServer(
             socket_path, self.ops.handle, added=self._poller.add, removed=self._poller.remove
         )
@@ -106,6 +108,12 @@ class Agent:
         if ready:
             self._receive(ready)
         now = now_ns()
+        if self._line is not None:
+            due = self._line.deadline()
+            if due is not None and now >= due:
+                self.lateness.add(now - max(due, self._served))
+                for port, frame in self._line.due(now):
+                    self._take(port, frame)
         due = endpoint.next_deadline()
         if due is not None and now >= due:
             # Work posted meanwhile is due at once, not since the port fell idle.
@@ -127,6 +135,9 @@ class Agent:
         due = self.endpoint.next_deadline()
         if due is not None and due < until:
             until = due
+        line = self._line.deadline() if self._line is not None else None
+        if line is not None and line < until:
+            until = line
         raw = self.ops.raw_deadline() if self.ops.raw else None
         if raw is not None and raw < until:
             until = raw
@@ -137,21 +148,26 @@ class Agent:
     def _receive(self, ready: list[Nic]) -> None:
         """Read the NICs in turns, a frame each: after a late wake-up that keeps planes in step,
         where reading one dry first would look like loss on the other."""
-        receive = self.endpoint.receive
-        loops = self.ops.loops
+        line, take = self._line, self._take
         for _ in range(FRAMES_PER_TURN):
             for nic in tuple(ready):
                 frame = nic.receive()
                 if frame is None:
                     ready.remove(nic)
-                elif not (
-                    loops.active
-                    and len(frame) <= LOOP_FRAME_MAX
-                    and loops.receive(nic.port, frame, now_ns())
-                ):
-                    receive(nic.port, frame, now_ns())
+                elif line is not None:
+                    line.add(nic.port, bytes(frame), now_ns())  # its buffer is used again
+                else:
+                    take(nic.port, frame)
             if not ready:
                 return
+
+    def _take(self, port: int, frame: bytes | memoryview) -> None:
+        """A frame has arrived: a probe that came back, or the endpoint's."""
+        loops = self.ops.loops
+        if not (
+            loops.active and len(frame) <= LOOP_FRAME_MAX and loops.receive(port, frame, now_ns())
+        ):
+            self.endpoint.receive(port, frame, now_ns())
 
     def _hand_out_events(self) -> None:
         for event in self.endpoint.events():

@@ -47,10 +47,12 @@ def agent_config(
     cc: str = "nscc",
     faults: Sequence[str] = (),
     peers: Iterable[str] | None = None,
+    rx_delay_ns: int = 0,
 ) -> dict[str, Any]:
     """What `hosts.agent.settings` reads, for one host of a fabric. `seed` is the run's: every
     host draws its own numbers from it. `faults` break the endpoint on purpose. `peers`: the only
-    hosts it will speak to (of a large fabric in srv6 mode the table of all would be large)."""
+    hosts it will speak to (of a large fabric in srv6 mode the table of all would be large).
+    `rx_delay_ns`: the way's propagation, where the switches have none."""
     spec, nics = plan.spec, plan.host(host).nics
     ev: dict[str, Any] = {
         "active": spec.ev.active,
@@ -100,4 +102,6 @@ def agent_config(
     }
     if outer:
         config["encap"] = outer
+    if rx_delay_ns:
+        config["rx_delay_ns"] = rx_delay_ns
     return config

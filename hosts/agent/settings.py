@@ -3,7 +3,7 @@
     {"seed": 1, "pmtu": 4096, "time_scale": 1000, "udp_port": 4791, "ev_packing": "label-high",
      "dscp": {"control": 46, ...}, "interop": "reference", "hop_limit": 64, "realtime": true,
      "encap": {"fd00::2": {...}}, "receiver": {"drain_bps": 1000000000},
-     "sample_interval_ns": 50000000,
+     "sample_interval_ns": 50000000, "rx_delay_ns": 0,
      "ports": [{"port": 1, "interface": "h0-p0", "mac": "02:...", "gateway_mac": "02:...",
                 "ip": "fd00::1", "rate_bps": 100000000}],
      "qp": {"rto": {"t": 8, "linear": 7, "exp": 5}, "ev": {"active": 128, "backup": 64},
@@ -54,6 +54,8 @@ class Settings:
     sample_interval_ns: int
     realtime: bool
     """Ask for real-time scheduling; without the permission the agent runs as usual."""
+    rx_delay_ns: int = 0
+    """Propagation of the whole way, where the switches have none: frames are held this long."""
 
 
 def load(path: Path, interfaces: Mapping[int, str]) -> Settings:
@@ -123,6 +125,7 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
         top.integer("seed", 0),
         top.integer("sample_interval_ns", SAMPLE_INTERVAL_NS, 1_000),
         top.flag("realtime", True),
+        top.integer("rx_delay_ns", 0, 0, 10_000_000_000),
     )
     top.text("name", "")
     top.done()

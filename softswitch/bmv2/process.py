@@ -27,17 +27,19 @@ Activity = dict[str, int]
 
 
 def activity(pid: int) -> Activity | None:
-    """What the threads of a process have done so far; None while one of them runs or could.
+    """What the threads of a process have done so far; None while one of them runs or could, and
+    when the process is gone.
 
     Two equal readings in a row mean that nothing happened between them: a thread that hands
     a packet to another one makes that one runnable before it sleeps itself.
     """
     seen: Activity = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            status = (task / "status").read_text()
-        except OSError:
-            return None
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        texts = [(task.name, (task / "status").read_text()) for task in tasks]
+    except OSError:
+        return None
+    for name, status in texts:
         switches = 0
         for line in status.splitlines():
             key, _, value = line.partition(":")
@@ -45,5 +47,5 @@ def activity(pid: int) -> Activity | None:
                 return None
             if key in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
                 switches += int(value)
-        seen[task.name] = switches
+        seen[name] = switches
     return seen

@@ -17,6 +17,7 @@ from hosts.agent import bpf
 from hosts.agent.client import AgentClient, AgentError
 from hosts.agent.clock import Lateness, Poller, now_ns
 from hosts.agent.control import ControlError, ControlServer, Later
+from hosts.agent.delayline import DelayLine
 from hosts.agent.eventlog import EventLog
 from hosts.agent.fields import FieldError
 from hosts.agent.planned import agent_config
@@ -304,3 +305,26 @@ def test_client_errors(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="hello: no reply within"):
         client.hello()
     server.control.close()
+
+
+# -- delay line -------------------------------------------------------------------------------
+
+
+def test_delay_line_holds_every_frame_as_long() -> None:
+    line = DelayLine(100)
+    assert line.deadline() is None
+    line.add(1, b"a", 1_000)
+    line.add(2, b"b", 1_050)
+    assert line.deadline() == 1_100
+    assert line.due(1_099) == []
+    assert line.due(1_100) == [(1, b"a")]
+    assert line.deadline() == 1_150
+    line.add(1, b"c", 1_060)
+    assert line.due(2_000) == [(2, b"b"), (1, b"c")]
+    assert line.deadline() is None
+
+
+def test_a_planned_host_can_stand_in_for_the_links_delay() -> None:
+    plan = Plan.from_spec(load_spec("two-plane"))
+    assert parse(agent_config(plan, "h0"), {}).rx_delay_ns == 0
+    assert parse(agent_config(plan, "h0", rx_delay_ns=8_000_000), {}).rx_delay_ns == 8_000_000
