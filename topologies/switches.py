@@ -23,6 +23,8 @@ from topologies.plan import Plan, SwitchPlan
 CPU_PORT = 510
 DROP_PORT = 511
 PRIORITY_QUEUES = 2
+SHELL_ROLE = "shell"
+"""P4Runtime role in which `./lab shell` writes beside the controller."""
 FIRST_GRPC_PORT = 9559
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
@@ -160,6 +162,8 @@ class BuiltinBackend:
             switch.name,
             "--ctl",
             str(self._sockets / f"{switch.name}.sock"),
+            "--role",
+            SHELL_ROLE,
             "--seed",
             str((self._seed * 1000 + switch.device_id) % 2**64),
             "--log-file",

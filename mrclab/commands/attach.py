@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import click
 from mrclab import ROOT
 from mrclab.errors import UserError
 from mrclab.namespace import RunningLab, pick_lab, running_labs
+from topologies.switches import SHELL_ROLE
 
 LAB_OPTION = click.option(
     "--lab", "run_id", metavar="ID", help="Which running lab, when there are several (lab ps)."
@@ -114,21 +116,42 @@ def exec_command(run_id: str | None, host: str, command: tuple[str, ...]) -> Non
 
 @click.command("shell")
 @LAB_OPTION
+@click.option("--read-only", is_flag=True, help="Read, and leave the tables alone.")
 @click.argument("switch")
-def shell_command(run_id: str | None, switch: str) -> None:
+def shell_command(run_id: str | None, read_only: bool, switch: str) -> None:
     """Open p4runtime-shell on SWITCH of the running lab, from any terminal.
 
-    The lab's controller stays primary: the shell reads everything and writes nothing.
+    The shell reads and writes in the P4Runtime role "shell", beside the lab's controller, which
+    stays primary of the default role and notices nothing: what you change stays until you or
+    the controller change it again. bmv2 has no roles: there the shell only reads.
 
     \b
     Examples:
       sudo ./lab shell T0-0           the T0 number 0 of plane 0
       sudo ./lab shell p1t1-0         the T1 number 0 of plane 1
+      sudo ./lab shell --read-only T0-0
+
+    \b
+    In the shell:
+      table_entry["FabricIngress.route"].read(lambda e: print(e))
+      te = table_entry["FabricIngress.route"](action="...")    then te.insert()
     """
     lab = pick_lab(run_id)
     state = _ready_state(lab)
     name = resolve_switch(state["switches"], switch)
     entry = state["switches"][name]
+    writes = not read_only and entry.get("ctl") is not None  # only our own switch has one
+    if writes:
+        arbitration = ["--election-id", f"0,{time.time_ns()}", "--role-name", SHELL_ROLE]
+        text = (
+            f'{name}: you may read and write, in role "{SHELL_ROLE}", beside the lab\'s controller'
+        )
+    else:
+        # Lower than any of the controller's: a backup, which reads.
+        arbitration = ["--election-id", "0,1"]
+        why = "as you asked" if read_only else "bmv2 has no roles"
+        text = f"{name}: you may read; writing is the controller's ({why})"
+    print(f"lab shell: {text}", file=sys.stderr)
     os.environ["PYTHONPATH"] = str(ROOT)
     _exec(
         [
@@ -141,7 +164,6 @@ def shell_command(run_id: str | None, switch: str) -> None:
             entry["addr"],
             "--device-id",
             str(entry["device_id"]),
-            "--election-id",
-            "0,1",
+            *arbitration,
         ]
     )

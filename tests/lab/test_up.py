@@ -55,11 +55,23 @@ def test_exec_runs_on_the_host(up_lab: UpLab) -> None:
     assert "h9" in wrong.stderr
 
 
-def test_shell_reads_the_switch(up_lab: UpLab) -> None:
-    commands = 'print(len(list(table_entry["FabricIngress.route"].read())))\nexit()\n'
+def test_shell_reads_and_writes_the_switch(up_lab: UpLab) -> None:
+    commands = """
+route = table_entry["FabricIngress.route"]
+entry = list(route.read())[0]
+before = len(list(route.read()))
+entry.delete()
+print("without it", before - len(list(route.read())))
+entry.insert()
+print("with it", before - len(list(route.read())))
+exit()
+"""
     done = run_lab("shell", "T0-0", stdin=commands)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "p0t0-0" in done.stderr  # T0-0 is in two planes: it says which one this is
+    assert "you may read and write" in done.stderr
+    assert "without it 1" in done.stdout
+    assert "with it 0" in done.stdout
     assert "Error" not in done.stdout
 
 
