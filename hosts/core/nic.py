@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hosts.core.config import PortConfig
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CONTROL_LINE = 4096
 _NS_BITS = 8_000_000_000
+_FREE_AT = attrgetter("free_at")
 
 
 class TxPort:
@@ -42,7 +44,7 @@ class TxPort:
 class Nic:
     """All ports; `transmit` is the sending half of `frames_to_send`."""
 
-    __slots__ = ("_ahead", "_catch_up", "_order", "_waiting", "ports")
+    __slots__ = ("_ahead", "_catch_up", "_exact", "_order", "_waiting", "ports")
 
     def __init__(
         self, configs: Sequence[PortConfig], now: int, catch_up_ns: int = 0, ahead_ns: int = 0
@@ -51,6 +53,7 @@ class Nic:
         self._order = list(self.ports.values())
         self._catch_up = catch_up_ns
         self._ahead = ahead_ns
+        self._exact = not (catch_up_ns or ahead_ns)
         self._waiting = 0  # control frames in line
 
     def control(self, port: int, frame: bytes) -> None:
@@ -66,6 +69,36 @@ class Nic:
         """(port, frame) that leave at `now`: control first, then what the scheduler gives for a
         free port; the port that has been free longest first."""
         out: list[tuple[int, bytes]] = []
+        if self._exact:
+            if not self._waiting and not scheduler.any_ready:
+                return out
+            free = [tx for tx in self._order if tx.free_at <= now and tx.up]
+            if len(free) > 1:
+                free.sort(key=_FREE_AT)
+            for tx in free:
+                if tx.control:
+                    frame: bytes | None = tx.control.popleft()
+                    self._waiting -= 1
+                elif scheduler.any_ready:
+                    frame = scheduler.next_data(tx, now)
+                else:
+                    continue
+                if frame is None:
+                    tx.starved = True
+                    continue
+                size = len(frame)
+                tx.starved = False
+                tx.free_at = now + size * _NS_BITS // tx.rate_bps
+                tx.frames += 1
+                tx.octets += size
+                out.append((tx.port, frame))
+            return out
+        return self._transmit_late(now, scheduler, out)
+
+    def _transmit_late(
+        self, now: int, scheduler: Scheduler, out: list[tuple[int, bytes]]
+    ) -> list[tuple[int, bytes]]:
+        """The same where frames may leave early, and a late driver may catch up."""
         if not self._waiting and not scheduler.any_ready:
             for port in self._order:
                 if port.free_at <= now:
@@ -76,14 +109,15 @@ class Nic:
         ports = self._order
         blocked = 0
         while True:
-            tx: TxPort | None = None
+            first: TxPort | None = None
             free_at = horizon + 1
             for candidate in ports:
                 if candidate.free_at < free_at and candidate.up and not candidate.bit & blocked:
-                    tx = candidate
+                    first = candidate
                     free_at = candidate.free_at
-            if tx is None:
+            if first is None:
                 return out
+            tx = first
             start = free_at
             if start < now:
                 if not tx.backlog:
@@ -104,7 +138,8 @@ class Nic:
             size = len(frame)
             tx.backlog = True
             tx.starved = False
-            tx.free_at = start + size * _NS_BITS // tx.rate_bps
+            # Rounded up: a port must never be faster than its line, however little.
+            tx.free_at = start - (-size * _NS_BITS // tx.rate_bps)
             tx.frames += 1
             tx.octets += size
             out.append((tx.port, frame))
@@ -113,6 +148,8 @@ class Nic:
         """When the next frame can leave, given whether there is data for any port; None: nothing
         waits. With `ahead_ns` the ring is refilled when it is half empty."""
         best: int | None = None
+        if not data_ready and not self._waiting:
+            return None
         for tx in self._order:
             wanted = tx.control or (data_ready and not tx.starved)
             if wanted and tx.up and (best is None or tx.free_at < best):

@@ -10,7 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
-from hosts.core.messages import MIDDLE, SendMessage, nominal_size
+from hosts.core.ev.evset import PLANE_LEAD_PACKETS
+from hosts.core.messages import FIRST, MIDDLE, SendMessage, nominal_size
 from hosts.core.qpcc import STATES, QpccState
 from hosts.core.rto import RtoTimers
 from hosts.core.sendwindow import LOST, OUT, RETX, SendWindow
@@ -183,23 +184,41 @@ class Sender:
         return STATES[self.has_work(), self.window_open(), self.window.next > self.window.unack_psn]
 
     def next_frame(self, port: int, now: int) -> bytes | None:
-        """The next data frame that leaves on `port` at `now`; None: nothing for this port."""
+        """The next data frame that leaves on `port` at `now`; None: nothing for this port.
+
+        The hot path of a sender: what is called once elsewhere is written out here.
+        """
         cc = self.cc
-        mtu = self.mtu
         if cc.inflight + self._gate > cc.cwnd and not self.window_open():
             return self._again(port, now) if self.resend_last else None
         window = self.window
         if window.lost_count:
             return self._retransmit(port, now)
-        if not self._may_send_new():
+        unsent = self._unsent
+        seq, una = window.next, window.unack_psn
+        if not unsent or seq - una + self._edge >= self.mpr:
             return self._again(port, now) if self.resend_last else None
+        message = unsent[0]
+        imm = message.imm
+        first = message.first_seq
+        if imm is not None and seq == first:
+            if self.imm_inflight >= self.link.peer.write_imm_limit:
+                return self._again(port, now) if self.resend_last else None
+            self.imm_inflight += 1
+            # Taken back when no EV can be had below: nothing is sent then.
         evs = self.evs
-        entry = evs.pick(port, now) if evs.may_send(port) else None
+        plane = evs.planes[port]
+        entry = None
+        if (
+            not plane.masked
+            and plane.active
+            and (plane.sent - evs.min_sent < PLANE_LEAD_PACKETS or evs.may_send(port))
+        ):
+            entry = evs.pick(port, now)
         if entry is None:
+            if imm is not None and seq == first:
+                self.imm_inflight -= 1
             return None
-        message = self._unsent[0]
-        seq = window.next
-        una = window.unack_psn
         if seq - una > window.mask >> 1:
             window.grow()
         i = seq & window.mask
@@ -215,25 +234,46 @@ class Sender:
         if seq == una:
             self.destination.busy += 1
             self.link.timers.at(now + self.stall_wait())
-        if seq == message.last_seq:
-            self._unsent.popleft()
-            size = message.last_size
-            more = self._may_send_new()
-        else:
+        mtu = self.mtu
+        if seq != message.last_seq:
             size = mtu
             more = seq + 1 - una + self._edge < self.mpr
-        if seq == message.first_seq:
-            opcode = message.opcode(seq)
-            if message.imm is not None:
-                self.imm_inflight += 1
+            opcode = MIDDLE if seq != first else FIRST
+            imm = None
         else:
-            opcode = MIDDLE if seq != message.last_seq else message.last_opcode
-        cc.inflight += size
+            unsent.popleft()
+            size = message.last_size
+            more = self._may_send_new()
+            opcode = message.last_opcode if seq != first else message.only_opcode
+        inflight = cc.inflight = cc.inflight + size
         self._first_bytes += size
-        if self.rto.retries and self.rto.backed_off:
-            self.link.timers.at(self.rto.arm(seq, now))
+        rto = self.rto
+        if rto.retries and rto.backed_off:
+            self.link.timers.at(rto.arm(seq, now))
         self.last_sent = now
-        return self._frame(message, seq, opcode, entry, self._dscp, 0, more, now)
+        offset = (seq - first) * self._pmtu
+        payload = message.source[offset : offset + self._pmtu]
+        self.sent_packets += 1
+        self.sent_bytes += len(payload)
+        cwnd = cc.cwnd
+        return self._flows[port].data(
+            opcode,
+            self._dscp,
+            _ECT,
+            entry.ev,
+            self._dqp,
+            seq & PSN_MASK,
+            not more or cwnd - inflight < mtu or cwnd < self._threshold,
+            0,
+            message.rqmsn,
+            message.msn,
+            now // self._tick & 0xFFFF,
+            message.va + offset,
+            message.rkey,
+            message.length,
+            payload,
+            imm,
+        )
 
     def _frame(
         self, message: SendMessage, seq: int, opcode: int, entry: EvEntry, dscp: int, rtx: int,

@@ -17,18 +17,21 @@ _V6_START = _ONES8 + b"\x6f\xff\xff\xff"  # version, then traffic class and flow
 
 def icrc_ipv6(packet: Buffer, ip: int, udp: int, end: int) -> int:
     """iCRC of an IPv6 packet: IP header at `ip`, UDP at `udp`, last pad byte before `end`."""
-    head = b"".join(
-        (
-            _V6_START,
-            packet[ip + 4 : ip + 7],
-            b"\xff",
-            packet[ip + 8 : udp + 6],
-            b"\xff\xff",
-            packet[udp + 8 : udp + 12],
-            b"\xff",
-        )
-    )
-    return crc32(packet[udp + 13 : end], crc32(head))
+    view = memoryview(packet)
+    # Flow label and hop limit aside, the IP header of a flow's packets differs in length only.
+    key = bytes(view[ip + 4 : ip + 7]) + view[ip + 8 : udp]
+    start = _starts.get(key)
+    if start is None:
+        if len(_starts) >= STARTS_MAX:
+            _starts.clear()
+        start = _starts[key] = crc32(b"".join((_V6_START, key[:3], b"\xff", key[3:])))
+    head = b"".join((view[udp : udp + 6], b"\xff\xff", view[udp + 8 : udp + 12], b"\xff"))
+    return crc32(view[udp + 13 : end], crc32(head, start))
+
+
+STARTS_MAX = 4096
+_starts: dict[bytes, int] = {}
+"""CRC of masked IPv6 headers, by (lengths, addresses). Emptied when strangers have filled it."""
 
 
 def icrc_ipv4(packet: Buffer, ip: int, udp: int, end: int) -> int:

@@ -59,45 +59,32 @@ class Packet:
     payload     data between headers and pad; empty unless headers_ok and length_ok
     rqmsn ... dmalen are 0 and imm None where the header is absent; seth, cc_state, neth, peth,
     erth, eeth, aeth are None unless the opcode carries them and headers_ok.
+
+    What a plain data packet never has is a default of the class: half of a receiver's time goes
+    into filling these objects.
     """
 
     __slots__ = (
         "a",
-        "aeth",
-        "cc_state",
         "dmalen",
-        "dport",
         "dqp",
         "dscp",
         "dst_ip",
         "ecn",
-        "eeth",
-        "erth",
         "ev",
         "flags",
-        "flow_label",
         "frame",
-        "has_tseth",
-        "headers_ok",
-        "hop_limit",
-        "imm",
         "ip_offset",
-        "known",
         "length_ok",
         "msn",
-        "neth",
         "opcode",
         "p_key",
         "payload",
-        "peth",
         "psn",
         "r_key",
         "rqmsn",
         "rtx",
-        "seth",
-        "sport",
         "src_ip",
-        "ts",
         "tsr",
         "tx_timestamp",
         "udp_length",
@@ -112,10 +99,6 @@ class Packet:
     dst_ip: bytes
     dscp: int
     ecn: int
-    flow_label: int
-    hop_limit: int
-    sport: int
-    dport: int
     udp_length: int
     ev: int
     opcode: int
@@ -124,11 +107,7 @@ class Packet:
     dqp: int
     a: int
     rtx: int
-    ts: int
     psn: int
-    known: bool
-    headers_ok: bool
-    has_tseth: bool
     length_ok: bool
     rqmsn: int
     msn: int
@@ -137,15 +116,46 @@ class Packet:
     va: int
     r_key: int
     dmalen: int
-    imm: int | None
     payload: memoryview
-    aeth: Aeth | None
-    seth: Seth | None
-    cc_state: CcState | None
-    neth: Neth | None
-    peth: Peth | None
-    erth: Erth | None
-    eeth: Eeth | None
+
+    known: bool = True
+    headers_ok: bool = True
+    has_tseth: bool = True
+    imm: int | None = None
+    aeth: Aeth | None = None
+    seth: Seth | None = None
+    cc_state: CcState | None = None
+    neth: Neth | None = None
+    peth: Peth | None = None
+    erth: Erth | None = None
+    eeth: Eeth | None = None
+
+    @property
+    def ts(self) -> int:
+        """BTH.ts: TSETH is present."""
+        return self.frame[self.udp_offset + 16] >> 4 & 1
+
+    @property
+    def sport(self) -> int:
+        return self.frame[self.udp_offset] << 8 | self.frame[self.udp_offset + 1]
+
+    @property
+    def dport(self) -> int:
+        return self.frame[self.udp_offset + 2] << 8 | self.frame[self.udp_offset + 3]
+
+    @property
+    def flow_label(self) -> int:
+        """Of the innermost IPv6 header; 0 on IPv4."""
+        frame, ip = self.frame, self.ip_offset
+        if frame[ip] >> 4 == 4:
+            return 0
+        return (frame[ip + 1] & 15) << 16 | frame[ip + 2] << 8 | frame[ip + 3]
+
+    @property
+    def hop_limit(self) -> int:
+        """Of the innermost IP header."""
+        ip = self.ip_offset
+        return self.frame[ip + (8 if self.frame[ip] >> 4 == 4 else 7)]
 
     @property
     def tver(self) -> int:
@@ -175,6 +185,36 @@ class Packet:
         return icrc_ip(self.frame, self.ip_offset, self.udp_offset, end) == sent
 
 
+class OtherPacket(Packet):
+    """Any packet but a plain data packet: all the fields that those have not."""
+
+    __slots__ = (
+        "aeth",
+        "cc_state",
+        "eeth",
+        "erth",
+        "has_tseth",
+        "headers_ok",
+        "imm",
+        "known",
+        "neth",
+        "peth",
+        "seth",
+    )
+
+    def __init__(self) -> None:
+        self.known = self.headers_ok = True
+        self.has_tseth = False
+        self.imm = None
+        self.aeth = None
+        self.seth = None
+        self.cc_state = None
+        self.neth = None
+        self.peth = None
+        self.erth = None
+        self.eeth = None
+
+
 def parse(
     frame: Buffer,
     packing: EvPacking = EvPacking.LABEL_HIGH,
@@ -192,7 +232,7 @@ def parse(
             word,
             plen,
             next_header,
-            hop_limit,
+            _,
             src,
             dst,
             sport,
@@ -218,14 +258,38 @@ def parse(
         outer = _find_udp(frame, size)
         if outer is None:
             return None
-        ip, udp, room, tc, label, hop_limit, src, dst = outer
+        ip, udp, room, tc, label, src, dst = outer
         if size < udp + 20:
             return None
         sport, dport, ulen, _, opcode, flags, p_key, w1, w2 = _UDP_BTH.unpack_from(frame, udp)
     if dport not in ports or opcode >> 5 != 6:
         return None
 
-    packet = Packet()
+    kind = _KIND[opcode]
+    at = udp + 20
+    packet: Packet
+    if kind == _DATA_KIND and w2 & 0x10000000 and size >= at + 24:  # the common case, inlined
+        packet = Packet()
+        (
+            packet.rqmsn,
+            packet.msn,
+            packet.tx_timestamp,
+            tail,
+            packet.va,
+            packet.r_key,
+            packet.dmalen,
+        ) = _DATA.unpack_from(frame, at)
+        packet.tsr = tail >> 15
+        at += 24
+    else:
+        other = packet = OtherPacket()
+        other.rqmsn = other.msn = other.tx_timestamp = other.tsr = 0
+        other.va = other.r_key = other.dmalen = 0
+        other.known = kind != 0
+        if kind in (_DATA_KIND, _IMM_KIND):
+            at = _read_data(other, frame, at, size, w2 >> 28 & 1, kind == _IMM_KIND)
+        else:
+            at = _read_control(other, frame, at, size, kind)
     packet.frame = frame
     packet.ip_offset = ip
     packet.udp_offset = udp
@@ -233,10 +297,6 @@ def parse(
     packet.dst_ip = dst
     packet.dscp = tc >> 2
     packet.ecn = tc & 3
-    packet.flow_label = label
-    packet.hop_limit = hop_limit
-    packet.sport = sport
-    packet.dport = dport
     packet.udp_length = ulen
     if packing == 0:
         packet.ev = (label & 0xFFFF) << 16 | sport
@@ -248,42 +308,8 @@ def parse(
     packet.dqp = w1 & 0xFFFFFF
     packet.a = w2 >> 31
     packet.rtx = w2 >> 29 & 1
-    packet.ts = w2 >> 28 & 1
     packet.psn = w2 & 0xFFFFFF
-    packet.imm = None
-    packet.aeth = None
-    packet.seth = None
-    packet.cc_state = None
-    packet.neth = None
-    packet.peth = None
-    packet.erth = None
-    packet.eeth = None
-
-    kind = _KIND[opcode]
-    at = udp + 20
     end = udp + ulen
-    if kind == _DATA_KIND and w2 & 0x10000000 and size >= at + 24:  # the common case, inlined
-        (
-            packet.rqmsn,
-            packet.msn,
-            packet.tx_timestamp,
-            tail,
-            packet.va,
-            packet.r_key,
-            packet.dmalen,
-        ) = _DATA.unpack_from(frame, at)
-        packet.tsr = tail >> 15
-        packet.known = packet.headers_ok = packet.has_tseth = True
-        at += 24
-    else:
-        packet.rqmsn = packet.msn = packet.tx_timestamp = packet.tsr = 0
-        packet.va = packet.r_key = packet.dmalen = 0
-        packet.has_tseth = False
-        packet.known = kind != 0
-        if kind in (_DATA_KIND, _IMM_KIND):
-            at = _read_data(packet, frame, at, size, kind == _IMM_KIND)
-        else:
-            at = _read_control(packet, frame, at, size, kind)
     pad = flags >> 4 & 3
     if packet.headers_ok and ulen == room and end <= size and at + pad + 4 <= end:
         packet.length_ok = True
@@ -294,14 +320,14 @@ def parse(
     return packet
 
 
-def _read_data(packet: Packet, frame: Buffer, at: int, size: int, imm: bool) -> int:
+def _read_data(packet: OtherPacket, frame: Buffer, at: int, size: int, ts: int, imm: bool) -> int:
     """METH, [TSETH], RETH, [ImmDt] as far as they were captured; the offset after them."""
     packet.headers_ok = False
     if size < at + 4:
         return at
     packet.rqmsn, packet.msn = _METH.unpack_from(frame, at)
     at += 4
-    if packet.ts:
+    if ts:
         if size < at + 4:
             return at
         packet.tx_timestamp, tail = _METH.unpack_from(frame, at)
@@ -321,7 +347,7 @@ def _read_data(packet: Packet, frame: Buffer, at: int, size: int, imm: bool) -> 
     return at
 
 
-def _read_control(packet: Packet, frame: Buffer, at: int, size: int, kind: int) -> int:
+def _read_control(packet: OtherPacket, frame: Buffer, at: int, size: int, kind: int) -> int:
     """The extension header of a control opcode; the offset after it."""
     after = at + _EXT_BYTES.get(kind, 0)
     packet.headers_ok = kind != 0 and size >= after
@@ -343,11 +369,11 @@ def _read_control(packet: Packet, frame: Buffer, at: int, size: int, kind: int) 
     return after
 
 
-_Found = tuple[int, int, int, int, int, int, bytes, bytes]
+_Found = tuple[int, int, int, int, int, bytes, bytes]
 
 
 def _find_udp(frame: Buffer, size: int) -> _Found | None:
-    """(ip offset, udp offset, UDP bytes by the IP length, tc, label, hop limit, src, dst) of the
+    """(ip offset, udp offset, UDP bytes by the IP length, tc, label, src, dst) of the
     innermost IP packet: IPv4, or IPv6 once encapsulated in IPv6 (section 1).
 
     Switches mark and trim by the outer header: the DSCP of an encapsulated packet is the outer one,
@@ -378,15 +404,15 @@ def _find_udp(frame: Buffer, size: int) -> _Found | None:
 def _ipv6(frame: Buffer, ip: int, size: int) -> _Found | None:
     if size < ip + 40:
         return None
-    word, plen, header, hop_limit, src, dst = _V6.unpack_from(frame, ip)
+    word, plen, header, _, src, dst = _V6.unpack_from(frame, ip)
     if word >> 28 != 6 or header != NEXT_HEADER_UDP:
         return None
-    return ip, ip + 40, plen, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit, src, dst
+    return ip, ip + 40, plen, word >> 20 & 0xFF, word & 0xFFFFF, src, dst
 
 
 def _ipv4(frame: Buffer, ip: int, size: int) -> _Found | None:
-    version, tos, total, _, fragment, ttl, protocol, _, src, dst = _V4.unpack_from(frame, ip)
+    version, tos, total, _, fragment, _, protocol, _, src, dst = _V4.unpack_from(frame, ip)
     header = (version & 15) * 4
     if version >> 4 != 4 or header < 20 or protocol != NEXT_HEADER_UDP or fragment & 0x3FFF:
         return None
-    return ip, ip + header, total - header, tos, 0, ttl, src, dst
+    return ip, ip + header, total - header, tos, 0, src, dst

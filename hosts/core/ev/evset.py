@@ -110,13 +110,13 @@ class EvSet:
     """
 
     __slots__ = (
-        "_min_sent",
         "_report",
         "_reported",
         "_selector",
         "_table",
         "by_ev",
         "min_active",
+        "min_sent",
         "on_demoted",
         "pick",
         "pick_again",
@@ -151,7 +151,7 @@ class EvSet:
             events = frozenset((_GOOD, _BAD, _DENIED))
         self._reported = events | {_SKIP} if report_skip else events
         self.rng = rng
-        self._min_sent = 0
+        self.min_sent = 0
         self._selector = SELECTORS[selector](self)
         self.pick = self._selector.pick
         self.pick_again = self._selector.again
@@ -170,10 +170,10 @@ class EvSet:
         plane = self.planes[port]
         if plane.masked or not plane.active:
             return False
-        if plane.sent - self._min_sent < PLANE_LEAD_PACKETS:
+        if plane.sent - self.min_sent < PLANE_LEAD_PACKETS:
             return True
-        self._min_sent = min(p.sent for p in self.planes.values() if p.active and not p.masked)
-        return plane.sent - self._min_sent < PLANE_LEAD_PACKETS
+        self.min_sent = min(p.sent for p in self.planes.values() if p.active and not p.masked)
+        return plane.sent - self.min_sent < PLANE_LEAD_PACKETS
 
     def has_other_plane(self, port: int) -> bool:
         """Whether another plane than this port's is usable."""
