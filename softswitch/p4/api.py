@@ -61,8 +61,21 @@ def compile_text(
     defines: Mapping[str, str | None] | None = None,
 ) -> Compiled:
     """Like compile_file, for a text already read; `path` names it and roots its includes."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
+    try:
+        return _compile(text, path, include_dirs, defines)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _compile(
+    text: str,
+    path: Path,
+    include_dirs: Sequence[Path],
+    defines: Mapping[str, str | None] | None,
+) -> Compiled:
     reporter = Reporter()
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
     try:
         preprocessor = Preprocessor(reporter, include_dirs, defines, INCLUDE_DIR)
         tokens = preprocessor.run(path, text)

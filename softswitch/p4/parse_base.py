@@ -287,7 +287,7 @@ class ParserBase(ABC):
         self._annotation_args(annotation, begin, end)
 
     def _annotation_args(self, annotation: ast.Annotation, begin: int, end: int) -> None:
-        after = self.pos
+        after, depth = self.pos, self.depth
         self.pos = begin
         self.speculating += 1
         try:
@@ -311,7 +311,7 @@ class ParserBase(ABC):
             annotation.args, annotation.pairs = [], []
         finally:
             self.speculating -= 1
-            self.pos = after
+            self.pos, self.depth = after, depth
 
     # ---- provided by the expression part
 

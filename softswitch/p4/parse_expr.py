@@ -91,7 +91,7 @@ class ExpressionParser(ParserBase):
         if named.text not in BASE_TYPES and not self.is_type_name(named.text):
             return False
         # `(T)` is a cast, `(T.x)` and `(error.X)` are not.
-        saved = self.pos
+        saved, depth = self.pos, self.depth
         self.speculating += 1
         try:
             self.pos += 1
@@ -101,7 +101,7 @@ class ExpressionParser(ParserBase):
             return False
         finally:
             self.speculating -= 1
-            self.pos = saved
+            self.pos, self.depth = saved, depth
 
     def _primary(self) -> ast.Expr:
         token = self.token
