@@ -49,7 +49,12 @@ class VirtualCtl:
         """Change some settings of a port; the whole configuration as read back."""
         wanted = changed_config(self._engine.port_config(port), config)
         self._engine.set_port_config(port, wanted)
-        return asdict(self._engine.port_config(port))
+        return self._config(port)
+
+    def _config(self, port: int) -> dict[str, Any]:
+        """A port's configuration as it would come over a socket."""
+        config = asdict(self._engine.port_config(port))
+        return {**config, "queue_limits": list(config["queue_limits"])}
 
     def stats(self, reset_max: bool = False) -> dict[str, Any]:
         """As of a running switch. Nothing is ever late: `fidelity` is all zeros."""

@@ -19,6 +19,7 @@ from hosts.agent.settings import SAMPLE_INTERVAL_NS
 from mrclab.program import compiled
 from mrclab.progress import Steps
 from topologies.plan import Plan
+from virtualtime.controller import VirtualController
 from virtualtime.fabric import VirtualCtl, VirtualFabric
 from virtualtime.host import virtual_config
 from virtualtime.links import VirtualLinks
@@ -67,17 +68,25 @@ class VirtualAgent:
 class VirtualWaiter:
     """Waiting is moving the clock (`drills.waiting.Waiter`). Time-outs are given in lab time."""
 
-    def __init__(self, world: World, tempo: int) -> None:
+    def __init__(
+        self, world: World, tempo: int, controller: VirtualController | None = None
+    ) -> None:
         self._world = world
         self._tempo = tempo
+        self._controller = controller
 
     def now(self) -> int:
         """Nanoseconds, the clock of all events."""
         return self._world.now
 
     def until(self, deadline: int) -> None:
-        """Return at `deadline`."""
-        self._world.run(deadline)
+        """Return at `deadline`. The MRC controller polls on the way."""
+        controller = self._controller
+        while controller is not None and controller.due <= deadline:
+            self._world.run(max(controller.due, self._world.now))
+            controller.poll(self._world.now)
+        if deadline > self._world.now or controller is None:
+            self._world.run(deadline)
 
     def for_condition(
         self, name: str, holds: Callable[[], bool], timeout_ns: int, every_ns: int = POLL_NS
@@ -113,9 +122,11 @@ class VirtualTestbed:
         steps: Steps | None = None,
         workers: int = 1,
         samples: bool = True,
+        mrc: bool = False,
     ) -> None:
         """`tempo`: how much faster than lab figures this plan is (virtualtime.profile).
-        `workers`: processes that share the hosts; the outcome does not depend on it."""
+        `workers`: processes that share the hosts; the outcome does not depend on it.
+        `mrc`: run the MRC controller too."""
         self.plan = plan
         self.tempo = tempo
         self.run_id = run_id
@@ -129,15 +140,22 @@ class VirtualTestbed:
         self._steps = steps or Steps(quiet=True)
         self._workers = max(1, min(workers, len(plan.hosts)))
         self._samples = samples
+        self._mrc = mrc
+        self._controller: VirtualController | None = None
         self._stack = contextlib.ExitStack()
 
     @property
     def ctl(self) -> Mapping[str, VirtualCtl]:
         return self.world.fabric.ctl
 
+    def set_probing(self, on: bool) -> None:
+        """Let the MRC controller's loop probes run or not."""
+        if self._controller is not None:
+            self._controller.set_probing(on)
+
     def waiter(self) -> VirtualWaiter:
         """What the runner waits with."""
-        return VirtualWaiter(self.world, self.tempo)
+        return VirtualWaiter(self.world, self.tempo, self._controller)
 
     # -- coming up and going down
 
@@ -187,6 +205,12 @@ class VirtualTestbed:
         self.links = VirtualLinks(
             plan, self.world, lambda host: self.agents[host].call("stats")["nics"]
         )
+        if self._mrc:
+            self.event_files["mrc"] = self.run_dir / "agents" / "mrc.events.jsonl"
+            self._controller = VirtualController(
+                plan, self.agents, self.event_files["mrc"], self.world.now
+            )
+            self._stack.callback(self._controller.close)
         gc.collect()
         gc.freeze()  # what is there stays: never look at it again
         self._stack.callback(gc.unfreeze)

@@ -363,11 +363,16 @@ class Operations:
         self.workloads[qpn] = workload
         return workload.report()
 
-    def workload_stop(self, f: Fields) -> Later:
-        """Stop posting; the reply comes when all that was posted has completed."""
+    def workload_stop(self, f: Fields) -> Json | Later:
+        """Stop posting; the reply comes when all that was posted has completed, with `wait`
+        false at once."""
         workload = self._workload(f)
+        wait = f.flag("wait", True)
         f.done()
         workload.stopping = True
+        if not wait:
+            self._end_drained(workload)
+            return workload.report()
         later = Later()
         self._stops.setdefault(workload.qpn, []).append(later)
         self._end_drained(workload)

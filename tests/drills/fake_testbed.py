@@ -77,7 +77,7 @@ class FakeAgent:
         source = {"va": 1, "rkey": 8, "length": fields["region_bytes"]}
         return {"source": source, "posted": 1, "completed": 0}
 
-    def op_workload_stop(self, qpn: int) -> dict[str, Any]:
+    def op_workload_stop(self, qpn: int, wait: bool = True) -> dict[str, Any]:
         assert qpn == QPN["h0"]
         self.lab.finish()
         if self.lab.stuck:
@@ -215,6 +215,9 @@ class FakeTestbed:
         self._sampled = 0
 
     # -- the world
+
+    def set_probing(self, on: bool) -> None:
+        """No controller, no probes."""
 
     def delivered(self, now: int | None = None) -> int:
         if not self._begun:

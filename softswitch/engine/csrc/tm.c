@@ -79,6 +79,7 @@ static void transmit(struct sw *sw, struct port *pt, struct pkt *p, i64 start) {
     return;
   }
   if (pt->rate) {
+    if (start > pt->busy_until) pt->rem = 0;  /* the line was idle */
     u128 bits = (u128)p->len * 8000000000ull + pt->rem;
     end += (i64)(bits / pt->rate);
     pt->rem = (u64)(bits % pt->rate);
