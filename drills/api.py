@@ -76,6 +76,11 @@ class Testbed(Protocol):
     @property
     def failover_groups(self) -> bool: ...
 
+    def set_probing(self, on: bool) -> None:
+        """Let the MRC controller's loop probes run or not, where there is one. They must not
+        while packets are counted."""
+        ...
+
     @property
     def event_files(self) -> Mapping[str, Path]:
         """Host -> the JSON-lines file that its agent appends events to."""

@@ -3,10 +3,19 @@ it, see that it is gone. `topologies.links` makes the change and reads both ends
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from drills.api import Links
-from drills.format import FaultSpec, LinkBlackhole, LinkCorrupt, LinkDown, LinkLoss
+from drills.format import (
+    FaultSpec,
+    LinkBlackhole,
+    LinkCorrupt,
+    LinkDown,
+    LinkLoss,
+    SwitchDown,
+    links_of_switch,
+)
 
 
 class FaultError(Exception):
@@ -80,6 +89,35 @@ class LinkDownFault(_LinkFault):
         self._control.repair(self.target)
 
 
+class SwitchDownFault:
+    """All links of a switch at once; each is checked like one that is cut alone."""
+
+    kind = "switch_down"
+
+    def __init__(self, switch: str, links: Collection[str], control: Links) -> None:
+        self.target = switch
+        self.links = links_of_switch(switch, links)
+        self._parts = [LinkDownFault(link, control) for link in self.links]
+
+    def set_up(self) -> None:
+        for part in self._parts:
+            part.set_up()
+
+    def invoke(self) -> None:
+        for part in self._parts:
+            part.invoke()
+
+    def read_back(self) -> str | None:
+        return next((said for part in self._parts if (said := part.read_back())), None)
+
+    def heal(self) -> None:
+        for part in self._parts:
+            part.heal()
+
+    def read_healed(self) -> str | None:
+        return next((said for part in self._parts if (said := part.read_healed())), None)
+
+
 class _Impairment(_LinkFault):
     """A link that stays up and harms what it carries."""
 
@@ -123,8 +161,8 @@ class LinkBlackholeFault(_Impairment):
     blackhole = True
 
 
-def build(spec: FaultSpec, control: Links) -> Fault:
-    """The fault object of an entry of the timeline."""
+def build(spec: FaultSpec, control: Links, links: Collection[str] = ()) -> Fault:
+    """The fault object of an entry of the timeline. `links`: names of all links."""
     match spec:
         case LinkDown():
             return LinkDownFault(spec.link, control)
@@ -134,3 +172,5 @@ def build(spec: FaultSpec, control: Links) -> Fault:
             return LinkCorruptFault(spec.link, control, spec.corrupt)
         case LinkBlackhole():
             return LinkBlackholeFault(spec.link, control)
+        case SwitchDown():
+            return SwitchDownFault(spec.switch, links, control)

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from drills.measures import MEASURES
+from drills.measures import MEASURES, NAMING
 from topologies.units import Duration, Share, Size, format_duration, format_size
 from topologies.yamlspec import (
+    Bool,
     Document,
     FieldError,
     Float,
@@ -109,9 +110,35 @@ class LinkBlackhole(_Timed):
     link: Str
 
 
+class SwitchDown(_Timed):
+    """A switch goes dark: all its links lose carrier, one after the other."""
+
+    fault: Literal["switch_down"]
+    switch: Str
+
+
 FaultSpec = Annotated[
-    LinkDown | LinkLoss | LinkCorrupt | LinkBlackhole, Field(discriminator="fault")
+    LinkDown | LinkLoss | LinkCorrupt | LinkBlackhole | SwitchDown,
+    Field(discriminator="fault"),
 ]
+
+
+def links_of_switch(switch: str, links: Collection[str]) -> tuple[str, ...]:
+    """Names of the links that end at a switch (a link is named NODE:NODE)."""
+    return tuple(link for link in links if switch in link.split(":"))
+
+
+def target_of(fault: FaultSpec) -> str:
+    """The link or switch that a fault is made at."""
+    return fault.switch if isinstance(fault, SwitchDown) else fault.link
+
+
+def _touch(one: str, other: str) -> bool:
+    """Whether two links, or a switch and a link at it, have to do with each other."""
+    if one == other:
+        return True
+    names = (set(one.split(":")), set(other.split(":")))
+    return min(map(len, names)) == 1 and not names[0].isdisjoint(names[1])
 
 
 class Bound(SpecModel):
@@ -180,6 +207,8 @@ class Drill(SpecModel):
     """From the start of the workload until it is told to stop."""
     timeline: list[FaultSpec] = Field(default_factory=list)
     expect: Expectations
+    mrc_controller: Bool = False
+    """Run the MRC controller, so that faults get a name."""
     variants: dict[Literal["failover_groups"], Variant] = Field(default_factory=dict)
     fidelity: FidelityBounds = FidelityBounds()
     _document: Document | None = PrivateAttr(default=None)
@@ -190,6 +219,8 @@ class Drill(SpecModel):
         for name in self.expect:
             if name not in MEASURES:
                 raise FieldError(("expect", name), f"no such measure; {suggest(name, MEASURES)}")
+            if name in NAMING and not self.mrc_controller:
+                raise FieldError(("expect", name), "needs 'mrc_controller: true'")
         for key, variant in self.variants.items():
             for name in variant.expect:
                 if name not in MEASURES:
@@ -208,10 +239,12 @@ class Drill(SpecModel):
                 end = format_duration(self.duration)
                 raise FieldError(("timeline", i, "until"), f"must not be after duration ({end})")
             for j, other in enumerate(self.timeline[:i]):
-                if other.link == fault.link and other.at < fault.until and fault.at < other.until:
+                # A switch's faults would make and mend the links of others.
+                same = _touch(target_of(other), target_of(fault))
+                if same and other.at < fault.until and fault.at < other.until:
                     raise FieldError(
                         ("timeline", i, "at"),
-                        f"overlaps timeline[{j}] on the same link {fault.link}",
+                        f"overlaps timeline[{j}] at {target_of(other)}",
                     )
         return self
 
@@ -246,8 +279,16 @@ def check_names(drill: Drill, links: Collection[str], hosts: Collection[str]) ->
                 raise document.error(
                     at, f"no host {host!r} in {drill.fabric}; {suggest(host, hosts)}"
                 )
+    switches = {end for link in links for end in link.split(":")} - set(hosts)
     for i, fault in enumerate(drill.timeline):
-        if fault.link not in links:
+        if isinstance(fault, SwitchDown):
+            if fault.switch not in switches:
+                hint = suggest(fault.switch, switches)
+                raise document.error(
+                    ("timeline", i, "switch"),
+                    f"no switch {fault.switch!r} in {drill.fabric}; {hint}",
+                )
+        elif fault.link not in links:
             hint = suggest(fault.link, links)
             raise document.error(
                 ("timeline", i, "link"), f"no link {fault.link!r} in {drill.fabric}; {hint}"

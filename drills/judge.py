@@ -23,6 +23,7 @@ from drills.format import Bound, Drill
 from drills.goodput import series, total
 from drills.integrity import Integrity, judge_integrity
 from drills.measures import MEASURES
+from drills.naming import judge_naming
 from drills.phases import IncompleteRun, Phases, Window, phases_of
 from drills.record import RunInfo
 from drills.steering import Steering, loaded_rtt, steering
@@ -31,7 +32,7 @@ from drills.view import FabricView
 
 GRACE_RTTS = 20
 """Loaded RTTs after a repair in which losses from before it may still come to light."""
-DEAD = frozenset({"link_down", "link_blackhole"})
+DEAD = frozenset({"link_down", "link_blackhole", "switch_down"})
 """Faults that leave a link without any capacity."""
 MIN_GRACE_NS = 250_000
 """The least, in real time: two time-outs at the scale of the fabric."""
@@ -70,8 +71,11 @@ def judge(
     grace = max(MIN_GRACE_NS * view.time_scale, GRACE_RTTS * loaded_rtt(samples, phases))
     evs = judge_evs(events, phases, crossing, grace)
     merged = [*events, *samples]
+    naming = judge_naming(merged, phases.outages, grace) if drill.mrc_controller else None
     steers = [steering(merged, phases, outage, crossing, evs) for outage in phases.outages]
     metrics = _metrics(events, samples, phases, view, book, integrity, evs, steers)
+    if naming is not None:
+        metrics |= naming.metrics()
     expectations = [
         _expect(name, bound, metrics.get(name))
         for name, bound in drill.expectations(view.failover_groups).items()

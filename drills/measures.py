@@ -34,5 +34,11 @@ MEASURES: Mapping[str, Measure] = {
     "evs_assumed_bad": Measure("EVs", "EVs given up (ASSUMED_BAD)"),
     "evs_wrongly_demoted": Measure("EVs", "EVs given up though no fault was on their way"),
     "evs_not_demoted": Measure("EVs", "EVs kept although they crossed the fault"),
+    "faults_not_named": Measure("faults", "Faults that the MRC controller did not name"),
+    "faults_misnamed": Measure("incidents", "Incidents that name something else than a fault"),
+    "naming_ms": Measure("ms", "From a fault to its name, at most"),
     "evs_not_recovered": Measure("EVs", "EVs still given up at the end"),
 }
+
+NAMING = frozenset({"faults_not_named", "faults_misnamed", "naming_ms"})
+"""Measures of what the MRC controller said; there are none without it."""

@@ -85,7 +85,9 @@ class _Run:
         self.tails = [Tail(path) for path in testbed.event_files.values()]
         self.events: list[Event] = []
         self.agent_events: list[Event] = []
-        self.faults = [fault_objects.build(spec, testbed.links) for spec in drill.timeline]
+        self.faults = [
+            fault_objects.build(spec, testbed.links, view.links) for spec in drill.timeline
+        ]
         self.active: dict[int, Fault] = {}
         self.capacity = goodput_capacity(view, [(f.src, f.dst) for f in drill.workload.flows])
         self.seed = seed
@@ -115,7 +117,9 @@ class _Run:
         self.flows.connect()
         self.events.extend(self.flows.describe(self.waiter.now))
         self.events.extend(self.flows.ev_tables(self.waiter.now))
+        self.testbed.set_probing(False)
         self.settle("start")
+        self.testbed.set_probing(True)
 
     def start(self) -> None:
         self.flows.start(self.seed)
@@ -232,6 +236,7 @@ class _Run:
         self.mark("drained")
         self.events.extend(self.flows.ev_tables(self.waiter.now))
         self.events.extend(self.flows.compare_memory(self.waiter.now))
+        self.testbed.set_probing(False)
         self.settle("end")
         self.mark("end")
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from hosts.agent.client import AgentClient
 from mrclab import ROOT
 from mrclab.errors import UserError
 from topologies.plan import Plan
@@ -54,6 +55,11 @@ class MrcControllerProcess:
             said = self._log.read().decode(errors="replace").strip().splitlines()
             self.stop()
             raise UserError(f"the MRC controller did not start: {said[-1] if said else '?'}")
+
+    def set_probing(self, on: bool) -> None:
+        """Let the loop probes run or not. Raises AgentError when the controller is gone."""
+        with AgentClient(self.socket) as client:
+            client.call("resume" if on else "pause")
 
     def stop(self) -> None:
         """End it, so that its events file is whole. Idempotent."""

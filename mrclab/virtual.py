@@ -81,6 +81,7 @@ def run_virtual_drill(
         versions=versions(profile),
         steps=steps,
         workers=workers,
+        mrc=drill.mrc_controller,
     )
     with testbed:
         begin, first = time.monotonic(), testbed.world.now

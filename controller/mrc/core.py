@@ -109,7 +109,7 @@ class MrcController:
         self.watch = FaultWatch(plan, self.timing.watch)
         self.history: list[Incident] = []
         self._emit = emit
-        self._loops = loops
+        self._loops = self._loops_on = loops
         self._qps: dict[tuple[str, int], QpView] = {}
         self._subscriptions: dict[str, int] = {}
         self._ports: dict[tuple[str, int], bool] = {}
@@ -151,6 +151,18 @@ class MrcController:
             if change.kind == "opened":
                 self.history.append(incident)
             self._emit(now, {"type": "incident", "kind": change.kind, **incident_json(incident)})
+
+    def pause(self) -> Ask:
+        """No loop probes until `resume`, as while packets are counted."""
+        self._loops_on = False
+        for host in self._subscriptions:
+            yield host, {"op": "loops_stop"}
+
+    def resume(self) -> Ask:
+        """Probe loops again."""
+        self._loops_on = self._loops
+        for host in list(self._subscriptions):
+            yield from self._start_loops(host)
 
     def stop(self) -> Ask:
         """End the loops and the subscriptions."""
@@ -281,7 +293,10 @@ class MrcController:
         if reply is None or "id" not in reply:
             return
         self._subscriptions[host] = reply["id"]
-        if self._loops:
+        yield from self._start_loops(host)
+
+    def _start_loops(self, host: str) -> Ask:
+        if self._loops_on:
             loops = [loop.to_json(self.plan) for loop in plan_loops(self.plan, [host])]
             yield (
                 host,

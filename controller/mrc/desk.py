@@ -7,6 +7,7 @@
 {"op": "drain", "link": ...}
 {"op": "probe", "src": ..., "dst": ..., "timeout_ns": ...}
 {"op": "agent", "host": ..., "request": {...}}   any operation of a host's agent
+{"op": "pause"}, {"op": "resume"}        the loop probes
 {"op": "hello"}
 """
 
@@ -41,6 +42,8 @@ class Desk:
             "drain": self._drain,
             "probe": self._probe,
             "agent": self._agent,
+            "pause": self._pause,
+            "resume": self._resume,
         }
 
     def serve(self, request: Json, now: int) -> Talk[Json]:
@@ -67,6 +70,14 @@ class Desk:
             "loop_interval_ns": timing.loop_interval,
             "window_ns": timing.watch.fast,
         }
+
+    def _pause(self, request: Json, now: int) -> Talk[Json]:
+        yield from self._mrc.pause()
+        return {}
+
+    def _resume(self, request: Json, now: int) -> Talk[Json]:
+        yield from self._mrc.resume()
+        return {}
 
     def _health(self, request: Json, now: int) -> Talk[Json]:
         yield from ()

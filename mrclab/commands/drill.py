@@ -16,12 +16,20 @@ from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
 from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
 from mrclab.commands.options import OutFolder, check_failover, check_switch, testbed_options
+from mrclab.commands.slow import (
+    check_faults,
+    slow_factor,
+    slow_option,
+    slowed_drill,
+    slowed_plan,
+)
 from mrclab.commands.virtualopts import check_time, virtual_options
 from mrclab.enter import end_on_sigterm, new_run_id, rerun_in_lab
 from mrclab.errors import EXIT_FAIL, EXIT_PASS, EXIT_VOID, UserError
 from mrclab.namespace import RUN_ENV, inside
 from mrclab.progress import Steps
 from topologies.steerspec import Mode
+from topologies.units import format_rate
 from virtualtime.profile import ProfileName
 
 EXIT_OF = {"pass": EXIT_PASS, "fail": EXIT_FAIL, "void": EXIT_VOID}
@@ -99,6 +107,7 @@ def _end(run_dir: Path, verdict: str, as_json: bool) -> int:
 @click.command("drill")
 @click.argument("drill", required=False)
 @testbed_options
+@slow_option
 @click.option(
     "--out",
     type=OutFolder(path_type=Path, file_okay=False),
@@ -112,6 +121,11 @@ def _end(run_dir: Path, verdict: str, as_json: bool) -> int:
     type=click.Choice(ENDPOINT_FAULTS),
     help="Break the endpoint on purpose, to see the drill catch it.",
 )
+@click.option(
+    "--mrc-controller",
+    is_flag=True,
+    help="Run the MRC controller too (./lab ctl); it names what fails.",
+)
 @capture_options
 @virtual_options
 @click.option("--json", "json_", is_flag=True, help="Print summary.json to standard output.")
@@ -122,8 +136,10 @@ def drill_command(
     switch: str,
     failover: str,
     seed: int,
+    slow: int | None,
     out: Path | None,
     faults: tuple[str, ...],
+    mrc_controller: bool,
     capture: str | None,
     snaplen: int,
     time_: str,
@@ -144,6 +160,7 @@ def drill_command(
       sudo ./lab drill link-down --mode srv6
       sudo ./lab drill link-down --failover groups --seed 7 --out /tmp/run
       sudo ./lab drill mine.yaml --json
+      sudo ./lab drill link-down --switch bmv2
       ./lab drill link-down --time virtual
       ./lab drill link-down --time virtual --profile real --seed 3
       sudo ./lab drill link-down --break never_demote      must fail
@@ -167,8 +184,15 @@ def drill_command(
         check_names(loaded, list(plan.links), list(plan.hosts))
     except SpecError as error:
         raise UserError(str(error)) from None
+    if mrc_controller:
+        loaded = loaded.model_copy(update={"mrc_controller": True})
     check_switch(switch)
     check_failover(failover, plan.spec.mode)
+    check_faults(loaded, switch)
+    if slow is not None and time_ == "virtual":
+        raise UserError("--slow: virtual time is never late; leave it out")
+    factor = slow_factor(slow, switch)
+    plan, loaded = slowed_plan(plan, factor), slowed_drill(loaded, factor)
     if check_time(time_, profile, workers, switch, capture):
         run_id = new_run_id()
         run_dir = prepare_out(out, run_id)
@@ -198,6 +222,9 @@ def drill_command(
     run_dir = prepare_out(out, run_id)
     steps = Steps(quiet=json_)
     steps.say(f"{loaded.name} on {plan.spec.name} ({plan.spec.mode}), seed {seed}, run {run_id}")
+    if factor != 1:
+        rate = format_rate(plan.spec.link.rate)
+        steps.say(f"{factor} times slower than written: links of {rate}, all times longer")
     with _writing(run_dir, made_here=out is None), contextlib.ExitStack() as stack:
         testbed = Testbed(
             plan,
@@ -208,6 +235,7 @@ def drill_command(
             failover_groups=failover == "groups",
             steps=steps,
             faults=faults,
+            mrc=loaded.mrc_controller,
             command=f"drill {loaded.name}",
         )
         stack.enter_context(testbed)
