@@ -32,6 +32,11 @@ PRELUDE = """\
 """
 
 
+MAX_DIGEST_WORDS = 1024
+MAX_SOURCE = 1 << 25
+"""Longest C source in bytes; a compiler would take minutes for more."""
+
+
 def generate(program: Program) -> str:
     """The whole C file."""
     return Generator(program).text()
@@ -65,6 +70,8 @@ class Generator:
         parts.append(self._glue())
         parts.append(self._descriptor())
         body = "\n".join(parts)
+        if len(body) > MAX_SOURCE:
+            fail(f"program: it becomes {len(body)} bytes of C, more than {MAX_SOURCE}")
         return PRELUDE.format(limbs=max(self.x.limbs, 3)) + body
 
     # -- control flow
@@ -324,6 +331,8 @@ static void prog_set_instance(struct pkt *p, u32 type, u32 length) {{
                 else:
                     body += f"    memcpy(w + {at}, {inst.path}.f{index}, {8 * words});\n"
                 at += words
+            if at > MAX_DIGEST_WORDS:
+                fail(f"learn_lists: a digest of more than {8 * MAX_DIGEST_WORDS} bytes")
             if list_id & 0xFFFF != list_id:
                 fail("learn_lists: an id must be 0..65535")
             cases += f"  case {list_id}u: {{\n    u64 w[{max(1, at)}];\n{body}"

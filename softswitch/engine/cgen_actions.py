@@ -60,7 +60,7 @@ class Actions:
         for i, code in enumerate(body):
             if i in targets:
                 out.append(f"L{i}:;")
-            out.append(f"  {code}")
+            out.append(f"  {{ {code} }}")  # a scope, so that big temporaries share their place
         if len(body) in targets:
             out.append(f"L{len(body)}:;")
         out.append("}")

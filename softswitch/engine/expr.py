@@ -464,13 +464,14 @@ class Expr:
             return self.value(f"w_sext({code}, {w})", lo, hi)
         a = self.exact(left)
         lo, hi = (0, (1 << w) - 1) if op == "usat_cast" else (-(1 << w - 1), (1 << w - 1) - 1)
-        if a.lo < lo:
-            a = self._choose(self._compare("<", a, self.const(lo)), self.const(lo), a)
-            a = Value(self.conv(a, ctype(lo, max(a.hi, lo))), lo, max(a.hi, lo))
-        if a.hi > hi:
-            a = self._choose(self._compare(">", a, self.const(hi)), self.const(hi), a)
-            a = Value(self.conv(a, ctype(a.lo, hi)), a.lo, hi)
-        return a
+        if lo <= a.lo and a.hi <= hi:
+            return a
+        # a name for the operand: written out twice, casts within casts would double each time
+        v = Value("v", a.lo, a.hi)
+        at_least = self._choose(self._compare("<", v, self.const(lo)), self.const(lo), v)
+        out = self._choose(self._compare(">", v, self.const(hi)), self.const(hi), at_least)
+        code = self._recast(out.code, out.ctype, ctype(lo, hi))
+        return self.value(f"({{ {a.ctype} v = {a.code}; {code}; }})", lo, hi)
 
     def _bitwise(self, op: str, left: Any, right: Any) -> Value:
         if op == "~":

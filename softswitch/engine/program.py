@@ -26,6 +26,11 @@ CORE_ERRORS = (
     "ParserInvalidArgument",
 )
 
+MAX_VECTOR = 1 << 18
+"""Most bytes of header fields and metadata that a packet carries."""
+MAX_STATE = 1 << 30
+"""Most bytes of counters, registers and meters together."""
+
 Json = Mapping[str, Any]
 
 
@@ -250,7 +255,9 @@ class Program:
         if isinstance(version, list) and version and version[0] != 2:
             fail(f"program: bmv2 JSON version {version[0]} is not supported (2 is)")
         self._headers()
+        self._check_vector()
         self._state()
+        self._check_state()
         self._actions()
         self._pipelines()
 
@@ -405,7 +412,24 @@ class Program:
                 return inst, inst.type.by_name[f]
         return None
 
+    def _check_vector(self) -> None:
+        """The spare element of each stack included."""
+        count = [(i.type, 1) for i in self.instance_list]
+        count += [(s.type, 1) for s in self.stacks.values() if s.type]
+        for s in self.union_stacks.values():
+            count += [(t, 1) for _, t in (s.union.members if s.union else ())]
+        size = sum(n * sum(16 + 8 * f.words for f in t.fields) for t, n in count)
+        if size > MAX_VECTOR:
+            fail(f"program: its headers take {size} bytes, more than {MAX_VECTOR}")
+
     # -- arrays
+
+    def _check_state(self) -> None:
+        size = 16 * sum(self.counter_sizes)
+        size += sum(8 * n * ((w + 63) // 64) for _, n, w in self.registers.values())
+        size += sum(80 * m.size for m in self.meters.values())
+        if size > MAX_STATE:
+            fail(f"program: its arrays take {size} bytes, more than {MAX_STATE}")
 
     def _state(self) -> None:
         self.counters: dict[str, int] = {}
