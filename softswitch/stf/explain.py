@@ -193,15 +193,21 @@ def lines_of(failure: Failure) -> list[str]:
         if len(line) <= 78:
             lines.append(line)
         else:
-            lines += [f"{head}  (byte {item.byte})"]
-            lines += [f"    expected {part}" for part in _wrapped(item.expected)]
-            lines += [f"    got      {part}" for part in _wrapped(item.got)]
+            lines.append(f"{head}  (byte {item.byte})")
+            lines += _labelled("    expected ", item.expected)
+            lines += _labelled("    got      ", item.got)
     lines += [f"  {hint}" for hint in failure.hints]
     if failure.expected is not None:
-        lines += [f"  expected {part}" for part in _wrapped(failure.expected)]
+        lines += _labelled("  expected ", failure.expected)
     if failure.got is not None:
-        lines += [f"  got      {part}" for part in _wrapped(failure.got)]
+        lines += _labelled("  got      ", failure.got)
     return lines
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    """A long text over several lines, with its label on the first."""
+    first, *more = _wrapped(text)
+    return [label + first, *(" " * len(label) + part for part in more)]
 
 
 def _wrapped(text: str) -> list[str]:
