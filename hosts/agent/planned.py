@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from topologies.paths import planned_evs
@@ -16,6 +17,20 @@ CC_PARAMS: dict[str, dict[str, float]] = {"nscc": {"max_wnd_bdps": 2.0}}
 """MaxWnd is 1.5 BDP by default (reference 5.2). The base RTT is seeded by small probes, and in a
 slowed network the serialisation of a full packet on four links is a sixth of the RTT on top; a
 host that is scheduled late needs some more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """What a drill may choose of the endpoints. Names are those of `hosts.core.cc.registry`,
+    `hosts.core.ev.selector` and `hosts.core.interop`. What the fabric settles (UDP port, EV
+    packing, DSCPs) goes before the interop profile's."""
+
+    cc: str = "nscc"
+    cc_params: Mapping[str, float] = field(default_factory=dict)
+    selector: str = "rotation"
+    interop: str = "reference"
+    dynamic_mpr: bool = False
+    svc_time: bool = False
 
 
 def ev_values(plan: Plan) -> dict[str, list[int]]:
@@ -48,16 +63,20 @@ def agent_config(
     faults: Sequence[str] = (),
     peers: Iterable[str] | None = None,
     rx_delay_ns: int = 0,
+    transport: Transport | None = None,
 ) -> dict[str, Any]:
     """What `hosts.agent.settings` reads, for one host of a fabric. `seed` is the run's: every
     host draws its own numbers from it. `faults` break the endpoint on purpose. `peers`: the only
     hosts it will speak to (of a large fabric in srv6 mode the table of all would be large).
-    `rx_delay_ns`: the way's propagation, where the switches have none."""
+    `rx_delay_ns`: the way's propagation, where the switches have none. `transport`: choices of a
+    drill (see `Transport`); `cc` is the one of them that everybody makes."""
+    chosen = transport if transport is not None else Transport(cc=cc)
     spec, nics = plan.spec, plan.host(host).nics
     ev: dict[str, Any] = {
         "active": spec.ev.active,
         "backup": spec.ev.backup,
         "min_active": spec.ev.min_active,
+        "selector": chosen.selector,
     }
     values, outer = ev_values(plan), encaps(plan, host, peers)
     if values:
@@ -96,8 +115,15 @@ def agent_config(
                 "exp": spec.rto.exponential,
             },
             "ev": ev,
-            "cc": {"name": cc, "base_rtt_ns": spec.base_rtt_ns(), "params": CC_PARAMS.get(cc, {})},
+            "cc": {
+                "name": chosen.cc,
+                "base_rtt_ns": spec.base_rtt_ns(),
+                "params": {**CC_PARAMS.get(chosen.cc, {}), **chosen.cc_params},
+            },
+            "dynamic_mpr": chosen.dynamic_mpr,
+            "svc_time": chosen.svc_time,
         },
+        "interop": chosen.interop,
         "faults": list(faults),
     }
     if outer:

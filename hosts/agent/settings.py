@@ -267,7 +267,8 @@ def peer_from_json(given: Fields) -> PeerInfo:
         encap={
             _port(key): forms.encap_from_json(Fields(item, f"encap.{key}"))
             for key, item in given.mapping("encap", {}).items()
-        },
+        }
+        or None,
     )
     given.done()
     return peer
