@@ -157,6 +157,9 @@ class VirtualTestbed:
         """What the runner waits with."""
         return VirtualWaiter(self.world, self.tempo, self._controller)
 
+    def set_probing(self, on: bool) -> None:
+        """There is no MRC controller here that could probe."""
+
     # -- coming up and going down
 
     def __enter__(self) -> VirtualTestbed:

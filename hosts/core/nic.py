@@ -88,7 +88,7 @@ class Nic:
                     continue
                 size = len(frame)
                 tx.starved = False
-                tx.free_at = now + size * _NS_BITS // tx.rate_bps
+                tx.free_at = now - (-size * _NS_BITS // tx.rate_bps)
                 tx.frames += 1
                 tx.octets += size
                 out.append((tx.port, frame))

@@ -117,7 +117,7 @@ def test_cutting_a_link_loses_what_is_on_it_and_accounts_for_it(fabric) -> None:
 def test_every_frame_is_accounted_for_under_loss(fabric) -> None:
     made = fabric(planes=1, t1=2)
     plan = made.plan
-    for name, ctl in made.ctl.items():
+    for ctl in made.ctl.values():
         for port in ctl.ports():
             ctl.set_port(port, loss=0.1)
     sent = b"".join(
