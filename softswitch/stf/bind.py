@@ -123,16 +123,18 @@ class Binder:
         return next(a for a in actions if a.name == found)
 
     def _entry(self, table: Table, call: Call) -> Callable[[Run], Entry]:
-        """What an entry points at; members and groups are numbered as bmv2 would."""
+        """What an entry points at; members and groups are numbered as bmv2 would.
+
+        A plain action for a table with an action profile gets a member of its own, without a
+        number (P4Runtime calls that one-shot).
+        """
         if call.handle is None:
-            if table.kind != "simple":
-                raise NameProblem(
-                    f"table {table.name} has an action profile: give member(N) or group(N)"
-                )
-            made = self._call(
-                self._action(table.actions, call.name, f"table {table.name}"), call.args
-            )
-            return lambda _run: made
+            where = f"table {table.name}"
+            made = self._call(self._action(table.actions, call.name, where), call.args)
+            if table.profile is None:
+                return lambda _run: made
+            owner = table.profile
+            return lambda run: MemberRef(run.target.member_add(owner, made))
         if table.profile is None:
             raise NameProblem(f"table {table.name} has no action profile: give an action")
         if call.name == "group" and table.kind != "indirect_ws":

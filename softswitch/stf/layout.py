@@ -85,7 +85,7 @@ class Layouts:
     def of(self, frame: bytes) -> Layout:
         """Never raises: an odd program gives a layout that ends early."""
         walk = _Walk(self, frame)
-        odd = (_Unknown, KeyError, TypeError, ValueError, IndexError, AttributeError)
+        odd = (_Unknown, LookupError, TypeError, ValueError, AttributeError, RecursionError)
         with contextlib.suppress(*odd):
             walk.run()
         return Layout(tuple(walk.fields), walk.at)

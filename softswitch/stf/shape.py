@@ -13,6 +13,9 @@ from typing import Any
 
 Json = Mapping[str, Any]
 
+MAX_BITS = 16384
+"""Of a field, an argument or a register cell."""
+
 
 class NameProblem(Exception):
     """A name that stands for nothing, or for several things. One line."""
@@ -156,6 +159,8 @@ def field_widths(program: Json) -> dict[tuple[str, str], int]:
         fields = []
         for entry in _list(kind, "fields"):
             width = entry[1] if isinstance(entry[1], int) else int(kind.get("max_length") or 0) * 8
+            if not 0 <= width <= MAX_BITS:
+                raise ValueError(f"a field of {width} bits")
             fields.append((str(entry[0]), width))
         types[str(kind["name"])] = fields
     widths: dict[tuple[str, str], int] = {}
@@ -169,6 +174,13 @@ def field_widths(program: Json) -> dict[tuple[str, str], int]:
     return widths
 
 
+def _width(value: Any) -> int:
+    width = int(value)
+    if not 0 <= width <= MAX_BITS:
+        raise ValueError(f"a width of {width} bits")
+    return width
+
+
 def _key(entry: Any, widths: Mapping[tuple[str, str], int], table: str) -> Key:
     match, target = str(entry["match_type"]), entry["target"]
     parts = target if isinstance(target, list) else [target, "$valid$"]
@@ -178,7 +190,7 @@ def _key(entry: Any, widths: Mapping[tuple[str, str], int], table: str) -> Key:
     if width == 0:
         raise NameProblem(f"table {table}: the width of key {name} is not known")
     if isinstance(mask, str):
-        width = max(width, int(mask, 16).bit_length())
+        width = max(width, _width(int(mask, 16).bit_length()))
     return Key(str(name), match, width)
 
 
@@ -186,7 +198,7 @@ def shape_of(program: Json) -> Shape:
     """Read a bmv2 JSON. NameProblem when it is not one."""
     try:
         return _shape_of(program)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         text = " ".join(str(error).split())[:120]
         raise NameProblem(
             f"not a bmv2 JSON that can be read: {type(error).__name__}: {text}"
@@ -198,7 +210,7 @@ def _shape_of(program: Json) -> Shape:
     actions = {
         int(a["id"]): Action(
             str(a["name"]),
-            tuple((str(p["name"]), int(p["bitwidth"])) for p in _list(a, "runtime_data")),
+            tuple((str(p["name"]), _width(p["bitwidth"])) for p in _list(a, "runtime_data")),
         )
         for a in _list(program, "actions")
     }
@@ -234,7 +246,7 @@ def _shape_of(program: Json) -> Shape:
         for c in _list(program, "counter_arrays")
     }
     registers = {
-        str(r["name"]): Array(str(r["name"]), int(r["size"]), int(r["bitwidth"]))
+        str(r["name"]): Array(str(r["name"]), int(r["size"]), _width(r["bitwidth"]))
         for r in _list(program, "register_arrays")
     }
     meters = {

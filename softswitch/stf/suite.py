@@ -57,9 +57,12 @@ class Suite:
         self._program, self._make = program, make
         try:
             self.shape: Shape = shape_of(program)
-            self._layouts = Layouts(program)
-        except (NameProblem, KeyError, TypeError, AttributeError) as error:
+        except NameProblem as error:
             raise StfError(str(error), name) from None
+        try:
+            self._layouts = Layouts(program)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise StfError(f"not a bmv2 JSON that can be read: {error}", name) from None
 
     def run(self, text: str, file: str) -> Result:
         """Run one test. StfError: the test cannot be run, or the switch refuses a line."""

@@ -154,7 +154,6 @@ def test_missing_and_unexpected_are_told_apart(run: Run) -> None:
         ("mc_node_associate 1 0", "no multicast node 0"),
         ("mirroring_get 3", "no (such )?mirroring session"),
         ("add profile_t b:1 member(0)", "no member 0 of I.plain"),
-        ("add profile_t b:1 send(port:1)", r"give member\(N\) or group\(N\)"),
         ("add exact_t b:1 member(0)", "no action profile"),
         ("add profile_t b:1 group(0)", "not a selector"),
         ("remove exact_t b:1", "no such entry"),
