@@ -131,7 +131,7 @@ def status_details(batch: BatchError, text: str, limit: int = METADATA_LIMIT) ->
 
     A client refuses trailers past its limit and then knows nothing, so this stays below
     `limit` (base64 included, which adds a third): messages go first, from the last update on,
-    then the long form of the type URL, and in batches of more than some 290 updates the last
+    then the long form of the type URL, and in batches of more than some 250 updates the last
     updates' errors, for which `text` gives codes by index.
     """
     head = wire.field_varint(1, Code.UNKNOWN) + wire.field_bytes(2, text.encode())
@@ -142,7 +142,7 @@ def status_details(batch: BatchError, text: str, limit: int = METADATA_LIMIT) ->
     if sum(map(len, plain)) > room:
         url = _SHORT_URL
         plain = [_any(url, body) for body in bare]
-    spare = room - sum(map(len, plain))
+    spare = max(room - sum(map(len, plain)), room // 8)
     out: list[bytes] = []
     size = 0
     for error, detail in zip(batch.errors, plain, strict=True):

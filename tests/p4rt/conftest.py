@@ -19,7 +19,8 @@ def make_device(cpu_port: int | None = 510) -> tuple[Device, FakeEngine]:
     for port in range(1, 5):
         engine.add_port(port)
     scratch: Any = FakeEngine
-    return Device(1, engine, scratch=scratch, priority_queues=2), engine
+    device = Device(1, engine, scratch=scratch, priority_queues=2, roles=["shell"])
+    return device, engine
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ TABLES: list[tuple[int, str, list[tuple[str, int, str]], str]] = [
     (EXACT, "exact", [("a", 9, "EXACT"), ("b", 128, "EXACT")], f"direct_resource_ids: {DIRECT}"),
     (LPM, "lpm", [("dst", 32, "LPM")], ""),
     (TERN, "ternary", [("x", 16, "TERNARY"), ("y", 8, "EXACT")], ""),
-    (RNG, "range", [("port", 16, "RANGE")], ""),
+    (RNG, "range", [("port", 16, "RANGE")], "idle_timeout_behavior: NOTIFY_CONTROL"),
     (OPT, "optional", [("o", 12, "OPTIONAL"), ("p", 12, "LPM")], ""),
     (KEYLESS, "keyless", [], ""),
     (
@@ -81,6 +81,8 @@ registers {{ preamble {{ id: {SIGNED} name: "sreg" }}
   type_spec {{ bitstring {{ int {{ bitwidth: 16 }} }} }} size: 2 }}
 value_sets {{ preamble {{ id: {VSET} name: "vs" }}
   match {{ id: 1 name: "t" bitwidth: 16 match_type: EXACT }} size: 4 }}
+digests {{ preamble {{ id: {DIGEST} name: "dig" }}
+  type_spec {{ bitstring {{ bit {{ bitwidth: 16 }} }} }} }}
 controller_packet_metadata {{ preamble {{ id: 501 name: "packet_in" }}
   metadata {{ id: 1 name: "ingress_port" bitwidth: 9 }}
   metadata {{ id: 2 name: "_pad" bitwidth: 7 }} }}

@@ -85,6 +85,39 @@ def test_refusals(message: Arbitration, first: Code, later: Code) -> None:
     assert caught.value.code == later
 
 
+def test_roles_have_primaries_of_their_own() -> None:
+    arbiter = Arbiter(1, roles=frozenset({"shell"}))
+    assert codes(arbiter.update("c", Arbitration(1, 5))) == [("c", 5, Code.OK)]
+    # The same election id is free in another role, and a lower one is enough there.
+    news = arbiter.update("s", Arbitration(1, 5, role_name="shell"))
+    assert [(item.stream, item.code, item.role) for item in news] == [("s", Code.OK, "shell")]
+    assert arbiter.primaries() == ["c", "s"]
+    assert arbiter.is_primary("s")
+    assert arbiter.is_primary_election(5, "shell")
+    assert not arbiter.is_primary_election(6, "shell")
+    # A newer shell takes over from the older; the controller hears nothing.
+    assert codes(arbiter.update("t", Arbitration(1, 6, role_name="shell"))) == [
+        ("s", 6, Code.ALREADY_EXISTS),
+        ("t", 6, Code.OK),
+    ]
+    assert codes(arbiter.disconnect("t")) == [("s", 6, Code.NOT_FOUND)]
+    assert arbiter.primary == "c"
+    with pytest.raises(P4RTError) as caught:
+        arbiter.update("s", Arbitration(1, 7))
+    assert caught.value.code == Code.FAILED_PRECONDITION
+    with pytest.raises(P4RTError, match="knows the default role \\(no name\\), 'shell'"):
+        arbiter.update("u", Arbitration(1, 7, role_name="other"))
+    assert codes(arbiter.disconnect("c")) == []
+
+
+def test_election_ids_have_128_bits() -> None:
+    arbiter = Arbiter(1)
+    assert codes(arbiter.update("a", Arbitration(1, 2**64 - 1)))[-1][2] == Code.OK
+    assert codes(arbiter.update("b", Arbitration(1, 1 << 64)))[-1] == ("b", 1 << 64, Code.OK)
+    assert not arbiter.is_primary_election(2**64 - 1)
+    assert codes(arbiter.update("c", Arbitration(1, 0))) == [("c", 1 << 64, Code.ALREADY_EXISTS)]
+
+
 def test_limit_of_streams() -> None:
     arbiter = Arbiter(1, max_streams=2)
     arbiter.update("a", Arbitration(1, None))

@@ -10,14 +10,16 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import any_pb2
+from google.rpc import status_pb2
 from p4.v1 import p4runtime_pb2 as pb
 from p4.v1 import p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeWriteException
 
-from softswitch.engine.types import Lpm, PacketIn
+from softswitch.engine.types import Digest, IdleTimeout, Lpm, PacketIn
 from softswitch.p4rt import Device, P4RuntimeServer, ServerError
 from tests.p4rt import programs as p
-from tests.p4rt.client import INSERT, MODIFY, entry, lpm, member, wrap, write_request
+from tests.p4rt.client import INSERT, MODIFY, entry, lpm, member, range_, wrap, write_request
 from tests.p4rt.conftest import make_device
 from tests.p4rt.fake import FakeEngine
 from tests.waiting import wait_for
@@ -384,6 +386,78 @@ def test_packets(running: Running) -> None:
     assert "egress_port" in primary.next().error.message
     assert backup.replies.empty()
     assert len(running.engine.frames) == 1
+
+
+def test_a_shell_beside_the_controller(running: Running) -> None:
+    controller = running.stream(5)
+    controller.status()
+    running.push(election=5)
+    shell = running.stream()
+    shell.arbitrate(1, role=pb.Role(name="shell"))
+    reply = shell.next().arbitration
+    assert (reply.status.code, reply.role.name, reply.election_id.low) == (0, "shell", 1)
+    update = (INSERT, entry(p.LPM, lpm(1, b"\x0a\0\0\0", 8)))
+    running.stub.Write(write_request(update, role="shell"))
+    again = write_request(update, election=5)
+    assert code(lambda: running.stub.Write(again)) == grpc.StatusCode.UNKNOWN
+    wrong = write_request(update, role="shell", election=5)
+    assert code(lambda: running.stub.Write(wrong)) == grpc.StatusCode.PERMISSION_DENIED
+    read = pb.ReadRequest(device_id=1, role="shell", entities=[wrap(pb.TableEntry())])
+    assert sum(len(item.entities) for item in running.stub.Read(read)) == 2
+    read.role = "other"
+    assert code(lambda: list(running.stub.Read(read))) == grpc.StatusCode.NOT_FOUND
+    # Both hear what the data plane says.
+    running.engine.post(PacketIn(b"\0\0world", 0))
+    assert controller.next().packet.payload == b"world"
+    assert shell.next().packet.payload == b"world"
+    assert controller.replies.empty()
+
+
+def test_digests_and_idle_entries_over_the_stream(running: Running) -> None:
+    primary = running.stream(1)
+    primary.status()
+    running.push()
+    enable = pb.DigestEntry(digest_id=p.DIGEST)
+    enable.config.ack_timeout_ns = 1 << 60
+    timed = entry(p.RNG, range_(1, b"\1", b"\2"), priority=1, idle_timeout_ns=5, metadata=b"m")
+    running.stub.Write(write_request((INSERT, enable), (INSERT, timed)))
+    (handle,) = running.engine.tables["range"]
+    running.engine.post(Digest(1, "dig", (7,), 0))
+    digest = primary.next().digest
+    assert (digest.digest_id, digest.data[0].bitstring) == (p.DIGEST, b"\x07")
+    running.engine.post(Digest(1, "dig", (7,), 0))
+    running.engine.post(IdleTimeout("range", handle, 0))
+    notice = primary.next().idle_timeout_notification  # not the digest once more
+    assert list(notice.table_entry) == [timed]
+    assert notice.timestamp > 1 << 60
+    primary.send(digest_ack=pb.DigestListAck(digest_id=p.DIGEST, list_id=digest.list_id))
+    primary.send(digest_ack=pb.DigestListAck(digest_id=9, list_id=1))
+    error = primary.next().error
+    assert (error.canonical_code, error.digest_list_ack.digest_list_ack.digest_id) == (3, 9)
+    running.engine.post(Digest(1, "dig", (7,), 0))
+    assert primary.next().digest.list_id == digest.list_id + 1
+    primary.send(other=any_pb2.Any(type_url="/x"))
+    assert primary.next().error.canonical_code == 12
+
+
+@pytest.mark.parametrize("count", [250, 3000])
+def test_a_client_with_default_limits_gets_every_status(running: Running, count: int) -> None:
+    running.stream(1).status()
+    running.push()
+    missing = entry(p.LPM, lpm(1, b"\x0a\0\0\0", 8))
+    updates = [(MODIFY if index % 2 else INSERT, missing) for index in range(count)]
+    updates[0] = (MODIFY, missing)
+    with pytest.raises(grpc.RpcError) as caught:
+        running.stub.Write(write_request(*updates))
+    assert caught.value.code() == grpc.StatusCode.UNKNOWN
+    assert f"{count // 2} of {count} failed" in (caught.value.details() or "")
+    trailers: Any = caught.value.trailing_metadata()
+    data = dict(trailers)["grpc-status-details-bin"]
+    details = status_pb2.Status.FromString(data).details
+    assert len(details) == count if count == 250 else 250 < len(details) < count
+    error = pb.Error()
+    assert details[0].Unpack(error)
+    assert (error.canonical_code, error.space, error.code) == (5, "softswitch", 5)
 
 
 def test_no_cpu_port() -> None:
