@@ -153,12 +153,14 @@ class VirtualTestbed:
         if self._controller is not None:
             self._controller.set_probing(on)
 
+    @property
+    def worker_pids(self) -> list[int]:
+        """Of the processes that have hosts, when there are more than this one."""
+        return [shard.pid for shard in self.world.shards if isinstance(shard, ForkedShard)]
+
     def waiter(self) -> VirtualWaiter:
         """What the runner waits with."""
         return VirtualWaiter(self.world, self.tempo, self._controller)
-
-    def set_probing(self, on: bool) -> None:
-        """There is no MRC controller here that could probe."""
 
     # -- coming up and going down
 

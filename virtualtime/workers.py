@@ -46,6 +46,11 @@ class ForkedShard:
         self._process.start()
         far.close()
 
+    @property
+    def pid(self) -> int:
+        """Of the worker."""
+        return int(self._process.pid or 0)
+
     def start_step(self, until: int, incoming: memoryview) -> None:
         size = len(incoming)
         if size <= MAILBOX:
