@@ -169,7 +169,7 @@ class ExpressionParser(ParserBase):
         start = ref.span if ref else self.token.span
         self.expect("{")
         result: ast.Expr
-        if self.at("#"):
+        if self.at("#") and not self.token.after_space:
             self.next()
             self.expect("}")
             result = ast.InvalidHeader(start)

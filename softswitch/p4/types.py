@@ -297,8 +297,7 @@ def substitute(type_: Type, binding: Mapping[Type, Type]) -> Type:
         args = tuple(substitute(t, binding) for t in type_.args)
         if args == type_.args:
             return type_
-        inner = dict(zip(type_.args, args, strict=True))
-        fields = {n: substitute(t, inner) for n, t in type_.fields.items()}
+        fields = {n: substitute(t, binding) for n, t in type_.fields.items()}
         return TStruct(type_.name, type_.kind, type_.decl, fields, args)
     return type_
 

@@ -67,13 +67,13 @@ def test_checksums_inside_ifs_and_controls() -> None:
 def test_generic_functions() -> None:
     machine = execute(
         {A: 5, B: 3, C: 7},
-        top="T larger<T>(in T a, in T b) { if (a > b) { return a; } return b; } "
-        "T twice<T>(in T a) { T z = a; z = larger(z, a + a); return z; } "
+        top="T pick<T>(in bool first, in T a, in T b) { if (first) { return a; } return b; } "
+        "T other<T>(in T a, in T b) { T z = pick(a == b, a, b); return z; } "
         "void swap<T>(inout T a, inout T b) { T t = a; a = b; b = t; }",
-        apply="swap(hdr.h.a, hdr.h.b); hdr.h.c = twice(hdr.h.c); m.x = twice<bit<8>>(hdr.h.a);",
+        apply="swap(hdr.h.a, hdr.h.b); hdr.h.c = other(hdr.h.c, 9); m.x = other<bit<8>>(1, 6);",
     )
     assert (machine.fields[A], machine.fields[B]) == (3, 5)
-    assert (machine.fields[C], machine.fields[X]) == (14, 6)
+    assert (machine.fields[C], machine.fields[X]) == (9, 6)
 
 
 def test_generic_functions_that_cannot_be_copied() -> None:

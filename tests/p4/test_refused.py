@@ -82,6 +82,11 @@ BAD = [
     ({"top": "control K(); extern X { X(K k); }"}, "extern 'X' cannot take a control"),
     ({"top": "package Q<T>(T t); extern X<T> { X(); } control C(X<_> x) { apply {} }"},
      "'_' is no type here"),
+    ({"top": "T f<T>(in T a) { return a + a; }"}, "'+' cannot be applied to 'T'"),
+    ({"top": "bit<8> h() { return 1; } void f(in bit<8> a = h()) {}"},
+     "the default of 'a' has to be known at compile time"),
+    ({"locals": "@a[x = {1, 2}] action f() {}"}, "takes numbers, strings and bools only"),
+    ({"top": "const B k = { # };"}, "expected an expression, found '#'"),
     ({"top": "extern main { }"}, "'main' has to be the instance of a package"),
 ]  # fmt: skip
 
@@ -113,3 +118,15 @@ def test_signatures_of_blocks_are_compared() -> None:
 def test_a_local_may_hide_a_parameter_of_its_control() -> None:
     program = compiled(locals="bit<8> sm = 1;", apply="m.x = sm;")
     assert any("'sm' hides the parameter" in w.message for w in program.warnings)
+
+
+def test_what_p4c_takes_is_taken() -> None:
+    compiled(
+        types='@name("a" ++ "b") struct G<T> { T a; } struct G1<T> { T b; }'
+        "struct N<T> { G<G1<T>> n; } const N<bit<8>> n = { n = { a = { b = 1 } } };",
+        top="const int<6> one = 1; const int two = 8w2; const tuple<bit<8>, bool> z = { 1, ... };"
+        "extern void ext(in bit<8> a = 1, in bit<8> b);",
+        locals="table t { key = { m.x: exact; } actions = { NoAction; } }",
+        apply="m.x = m.x << one; m.y = two + (z[1] ? 32w1 : 0);"
+        "m.t = (B) { x = 1 } == { x = 2 }; switch (t.apply().action_run) { NoAction: }",
+    )

@@ -128,6 +128,10 @@ class ConvertChecker(CheckerBase):
             record = ast.StructExpr(e.span, pairs, None, e.default_rest)
             return self._shape_record(record, target)
         if isinstance(target, t.TTuple):
+            if e.default_rest:
+                missing = target.items[len(e.items) :]
+                e.items += [done(ast.DefaultExpr(e.span), item) for item in missing]
+                e.default_rest = False
             if len(e.items) != len(target.items):
                 raise self.reporter.fail(
                     e.span, f"the tuple has {len(target.items)} elements, not {len(e.items)}"

@@ -8,7 +8,7 @@ from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
 from softswitch.p4.check.convert import ConvertChecker
 from softswitch.p4.check.never import check_comparison
-from softswitch.p4.check.nodes import done, is_literal, typed
+from softswitch.p4.check.nodes import done, is_literal, is_open, typed
 from softswitch.p4.diagnostics import Span, did_you_mean
 
 _INCOMPARABLE = (
@@ -300,6 +300,10 @@ class ExprChecker(ConvertChecker):
         )
 
     def _concat(self, e: ast.Binary) -> ast.Expr:
+        if isinstance(e.left.type, t.TString) and isinstance(e.right.type, t.TString):
+            texts = e.left.value, e.right.value
+            joined = "".join(texts) if all(isinstance(x, str) for x in texts) else None
+            return done(e, t.STRING, joined)
         widths: list[int] = []
         for side in (e.left, e.right):
             kind = t.base(typed(side))
@@ -328,11 +332,12 @@ class ExprChecker(ConvertChecker):
             raise self.reporter.fail(
                 e.right.span, f"cannot shift by a '{e.right.type}': cast it to '{right}'"
             )
-        if isinstance(right, t.TBits) and right.signed:
+        amount = e.right.value
+        if isinstance(right, t.TBits) and right.signed and not isinstance(amount, int):
             raise self.reporter.fail(e.right.span, "cannot shift by a signed amount")
         if isinstance(left, t.TInt) and e.left.value is not None and e.right.value is None:
             raise self.reporter.fail(e.left.span, "give the shifted constant a width, such as 32w1")
-        if isinstance(right, t.TInt) and isinstance(e.right.value, int) and e.right.value < 0:
+        if isinstance(amount, int) and amount < 0:
             raise self.reporter.fail(e.right.span, "cannot shift by a negative amount")
         if (
             isinstance(left, t.TBits)
@@ -362,9 +367,9 @@ class ExprChecker(ConvertChecker):
             return self._same_type(self.coerce(left, a.underlying), right, span, what)
         if isinstance(b, t.TSerEnum) and isinstance(t.base(a), (t.TBits, t.TInt)):
             return self._same_type(left, self.coerce(right, b.underlying), span, what)
-        if is_literal(right) and not is_literal(left):
+        if is_open(right) and not is_open(left):
             return left, self.coerce(right, a)
-        if is_literal(left):
+        if is_open(left):
             return self.coerce(left, b), right
         hint = ""
         if isinstance(a, t.TBits) and isinstance(b, t.TBits):

@@ -23,3 +23,8 @@ def typed(e: ast.Expr) -> t.Type:
 def is_literal(e: ast.Expr) -> bool:
     """Does the expression take its type from where it is used?"""
     return isinstance(e, (ast.ListExpr, ast.StructExpr, ast.InvalidHeader, ast.DefaultExpr))
+
+
+def is_open(e: ast.Expr) -> bool:
+    """Is it a literal that has not got its type yet?"""
+    return is_literal(e) and not isinstance(e.type, (t.TStruct, t.TStack, t.TList))

@@ -34,11 +34,8 @@ def check(program: ast.Program, reporter: Reporter) -> Checked:
     for decl in program.decls:
         checker.top(decl)
     main = checker.globals.names.get("main")
-    if main is not None and not isinstance(main, ast.InstanceDecl):
-        where = main[0] if isinstance(main, list) else main
-        reporter.error(
-            where.span, "'main' has to be the instance of a package: V1Switch(...) main;"
-        )
+    if isinstance(main, ast.Node) and not isinstance(main, ast.InstanceDecl):
+        reporter.error(main.span, "'main' has to be the instance of a package: V1Switch(...) main;")
     if not isinstance(main, ast.InstanceDecl):
         if not reporter.errors:
             span = program.decls[-1].span if program.decls else program.span
@@ -221,7 +218,6 @@ class ProgramChecker(StmtChecker):
 
     def params(self, params: list[ast.Param], declare: bool = True) -> None:
         """Types of parameters; declares them in the current scope."""
-        optional_seen = False
         for param in params:
             try:
                 param.type = self.type_of(param.ref)
@@ -231,11 +227,11 @@ class ProgramChecker(StmtChecker):
                         param.type,
                         f"default of '{param.name}'",
                     )
-                    optional_seen = True
-                elif optional_seen and param.direction != "out":
-                    self.reporter.error(
-                        param.span, f"parameter '{param.name}' follows one with a default value"
-                    )
+                    if param.default.value is None and not self.known_later(param.default):
+                        self.reporter.error(
+                            param.default.span,
+                            f"the default of '{param.name}' has to be known at compile time",
+                        )
                 if isinstance(param.type, t.TVoid):
                     raise self.reporter.fail(param.ref.span, "a parameter cannot be void")
                 self._object_param(param, param.type)
@@ -261,7 +257,10 @@ class ProgramChecker(StmtChecker):
             raise self.reporter.fail(
                 param.ref.span, f"a parameter of type '{type_}' cannot have a direction"
             )
+        prototype = self.scope.kind == "prototype"
         if isinstance(type_, t.TExtern) and any(a.dont_care for a in param.ref.args):
+            if prototype:
+                return
             raise self.reporter.fail(param.ref.span, f"'_' is no type here: {type_}")
         if isinstance(type_, t.TExtern) and type_.decl.type_params and not type_.args:
             names = ", ".join(p.name for p in type_.decl.type_params)
@@ -295,9 +294,13 @@ class ProgramChecker(StmtChecker):
                 assert decl.returns is not None
                 returns = self.type_of(decl.returns)
                 self.params(decl.params)
-                decl.return_type = returns  # a generic body is checked for the types it gets
-        else:
-            self.function_body(decl)
+                decl.return_type = returns
+            self.declare(decl)
+            if not decl.is_extern:
+                # Once for types nothing is known of; later for those it is called with.
+                self.specialise(decl, decl.type_vars, decl.span)
+            return
+        self.function_body(decl)
         self.declare(decl)
 
     def function_body(self, decl: ast.FunctionDecl) -> None:

@@ -138,6 +138,11 @@ class _Rules:
                     note.span, f"annotation @{note.name}[...] is given twice"
                 )  # fmt: skip
             bracketed[note.name] = structured
+            for value in (*note.args, *(v for _, v in note.pairs)) if structured else ():
+                if isinstance(value, (ast.ListExpr, ast.StructExpr)):
+                    self.reporter.error(
+                        value.span, f"@{note.name}[...] takes numbers, strings and bools only"
+                    )
             try:
                 self._annotation(note)
             except Stop:
@@ -146,6 +151,8 @@ class _Rules:
     def _annotation(self, note: ast.Annotation) -> None:
         name = note.name
         first = note.args[0] if len(note.args) == 1 else None
+        if first is not None and isinstance(first, ast.Binary) and _is_text(first):
+            first = note.args[0] = _joined(first)
         if name in _NO_BODY:
             if note.tokens:
                 raise self.reporter.fail(note.span, f"@{name} takes no argument")
@@ -191,6 +198,20 @@ def _is_text(e: ast.Expr | None) -> bool:
             return False
         e = e.left
     return isinstance(e, ast.StringLit)
+
+
+def _joined(e: ast.Expr) -> ast.StringLit:
+    """The string that strings put together by ++ make."""
+    texts: list[str] = []
+    work = [e]
+    while work:
+        part = work.pop()
+        if isinstance(part, ast.Binary):
+            work += [part.left, part.right]
+        else:
+            assert isinstance(part, ast.StringLit)
+            texts.append(part.text)
+    return ast.StringLit(e.span, "".join(reversed(texts)))
 
 
 def _before(a: Span, b: Span) -> bool:

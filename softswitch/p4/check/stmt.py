@@ -121,7 +121,8 @@ class StmtChecker(LoopChecker):
         elif not isinstance(t.base(type_), (t.TBits, t.TEnum, t.TError, t.TBool, t.TUnknown)):
             raise self.reporter.fail(s.expr.span, f"cannot switch on a '{type_}'")
         if s.cases and s.cases[-1].body is None:
-            self.reporter.error(s.cases[-1].span, "the last label of a switch needs a block")
+            self.reporter.warn(s.cases[-1].span, "the last label of a switch has no block")
+            s.cases[-1].body = ast.BlockStmt(s.cases[-1].span, [])
 
     def _action_label(self, label: ast.Expr, table: ast.TableDecl) -> str:
         names = [a.name for a in table.actions or []]
