@@ -97,7 +97,7 @@ def measure(spec: FabricSpec, us: int, workers: int, seed: int = 1) -> dict[str,
         "cpu_us_per_hop": round(cpu * 1e6 / max(1, network.hops), 2),
         "frames": network.injected,
         "memory_mb": memory // MB,
-        "goodput_share": round(placed * 8e3 / us / spec.hosts / line, 4),
+        "goodput_share": round(placed * 8e6 / us / spec.hosts / line, 4),
     }
 
 

@@ -250,7 +250,12 @@ class _Nursery:
     @staticmethod
     def _import_all() -> None:
         import softswitch.switch  # noqa: F401
+        from softswitch.engine import EngineError, native
 
+        # Reading the runtime's declarations is half of what a child would have to do. Where
+        # it cannot be built, each switch says so by itself.
+        with contextlib.suppress(EngineError):
+            native.runtime()
         gc.collect()
         gc.freeze()
 
