@@ -48,6 +48,7 @@ class _TableState:
         """handle -> (position in C, entry)"""
         self.keys: dict[tuple[Any, ...], int] = {}
         self.by_position: dict[int, int] = {}
+        self.data_words = table.data_words
         self.default: Entry | None = None
         self.meters: dict[int, tuple[MeterRate, ...]] = {}
 
@@ -128,7 +129,7 @@ class Control:
 
     def _target(self, t: Table, entry: Entry) -> tuple[int, int, int, list[int]]:
         """(kind, reference, action, data) of what an entry points at."""
-        size = t.data_words
+        size = self.tables[t.name].data_words
         if isinstance(entry, ActionCall):
             if t.profile >= 0:
                 raise NoSuchAction(
