@@ -203,6 +203,23 @@ def test_receiver_penalty_halves_the_window_in_about_one_rtt_and_restores():
     assert cc.cwnd == 225_000
 
 
+def test_a_penalty_suspends_all_increases():
+    """Not even eta is added, however long it lasts (section 5.4)."""
+    cc = nscc()
+    cc.cwnd = cc.max_wnd / 2
+    cc.inflight = 10**9
+    before = cc.cwnd
+    for i in range(20):
+        cc.on_sack(0, cc.base_rtt_ns, False, 1, False, (i + 1) * cc.base_rtt_ns)
+    assert cc.cwnd == before
+
+
+def test_quick_adapt_threshold_from_the_drop_threshold():
+    """(drop threshold in plane BDPs - 1) x base RTT."""
+    cc = nscc(qa_drop_bdps=3.0)
+    assert cc._qa_threshold == 2.0 * cc.base_rtt_ns
+
+
 def test_fixed_window_never_moves():
     cc = FixedWindow(REAL, FixedProfile(window_bytes=50_000))
     sack(cc, marked=True)

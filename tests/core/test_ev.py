@@ -248,6 +248,44 @@ def test_a_masked_plane_holds_nobody_back_and_does_not_catch_up():
     assert taken == PLANE_LEAD_PACKETS
 
 
+def test_oblivious_spray_knows_nothing():
+    """Any active EV, about equally often, whatever is known of it; DENIED counts."""
+    evs = make(selector="oblivious")
+    entry = evs.pick(1, 0)
+    for what in (EvInput.LOSS, EvInput.SACK_SKIP_ONCE, EvInput.RTO, EvInput.PROBE_FAILED):
+        assert not evs.feed(entry, what, 0)
+    assert (entry.state, entry.drops) == (GOOD, 2)
+    picked = Counter(evs.pick(1, 0).ev for _ in range(4000))
+    assert len(picked) == 4
+    assert min(picked.values()) > 800
+    assert all(evs.pick_again(1, 0, entry, 0) is not entry for _ in range(50))
+    assert evs.feed(entry, EvInput.DENY, 0)
+    assert entry.ev not in {evs.pick(1, 0).ev for _ in range(50)}
+
+
+@given(st.lists(st.integers(0, 11), max_size=20), st.data())
+def test_replacing_keeps_the_sets(steps, data):
+    """A replaced EV is gone for good: feedback for it changes nothing."""
+    evs = make(min_active=0)
+    gone = []
+    fresh = 0x100
+    for index in steps:
+        entry = sorted(evs.by_ev.values(), key=lambda e: e.ev)[index % len(evs.by_ev)]
+        what = data.draw(st.sampled_from([None, *INPUTS]))
+        if what is not None:
+            evs.feed(entry, what, 0)
+            continue
+        fresh += 1
+        new = evs.replace(entry, fresh, 0)
+        assert (new.port, new.state, evs.by_ev[fresh]) == (entry.port, GOOD, new)
+        gone.append(entry)
+    assert not any(evs.feed(e, what, 0) for e in gone for what in INPUTS)
+    for plane in evs.planes.values():
+        every = [*plane.active, *plane.backup, *plane.out]
+        assert len(every) == 6
+        assert not set(map(id, every)) & set(map(id, gone))
+
+
 INPUTS = [i for i in EvInput if i is not EvInput.ROTATION]
 
 

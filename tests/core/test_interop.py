@@ -57,7 +57,7 @@ def test_every_pair_interworks(ours, theirs):
     b = endpoint(1, interop=PROFILES[theirs])
     duo = Duo(a, b)
     back = a.register_memory(1 << 14)
-    touched: set[int] = set()
+    touched: set[tuple[int, int]] = set()
 
     def network(target, port, frame):
         opcode, psn = frame[62], int.from_bytes(frame[71:74], "big")
@@ -68,7 +68,7 @@ def test_every_pair_interworks(ours, theirs):
         if psn % 5 == 0:
             return []
         code = frame[14] << 4 & 0xF0 | frame[15] >> 4
-        return [_trim(frame, dscp, psn & 1)] if code >> 2 == dscp.trimmable else [frame]
+        return [_trim(frame, dscp, bool(psn & 1))] if code >> 2 == dscp.trimmable else [frame]
 
     duo.filter = network
     duo.write(DATA)

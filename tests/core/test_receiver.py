@@ -45,7 +45,7 @@ def test_no_more_tracking_and_no_more_messages():
         (ReceiverConfig(open_messages=2), NackReason.NO_RESOURCE),
     ):
         duo = Duo(endpoint(0), endpoint(1, receiver=receiver))
-        dropped = []
+        dropped: list[bytes] = []
 
         def first_is_lost(target, port, frame, dropped=dropped):
             if target == 1 and frame[62] in (0xC6, 0xCA) and not dropped:
