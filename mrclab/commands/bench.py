@@ -101,5 +101,7 @@ def bench_command(
         print(json.dumps(results, indent=2))
     else:
         for subject, result in results.items():
-            print("\n".join([subject, *as_lines(result)]))
+            module = importlib.import_module(f"bench.{subject}")
+            lines = module.table(result) if hasattr(module, "table") else as_lines(result)
+            print("\n".join([subject, *lines]))
     return 0
