@@ -1,4 +1,8 @@
-"""Parser value sets: exact values of one or more fields, as bmv2 (and the engine) has them."""
+"""Parser value sets: members of one or more fields, exact or masked.
+
+A field may be exact, ternary, lpm or optional; the engine compares value and mask. Ranges would
+need several members for one and are refused.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +43,8 @@ class ValueSets:
         spec = self._spec(entry.value_set_id)
         if update_type != MODIFY:
             raise invalid(f"value set {spec.name}: only MODIFY is possible")
-        if any(item.kind != wire.EXACT for item in spec.key.fields):
-            raise unimplemented(f"value set {spec.name}: only exact fields are supported")
+        if any(item.kind == wire.RANGE for item in spec.key.fields):
+            raise unimplemented(f"value set {spec.name}: range fields are not supported")
         if spec.size and len(entry.members) > spec.size:
             raise P4RTError(
                 Code.RESOURCE_EXHAUSTED,
@@ -48,16 +52,11 @@ class ValueSets:
             )
         members: list[tuple[Any, ...]] = []
         for member in entry.members:
-            matches = []
-            for item in member.match:
-                if not item.HasField("exact"):
-                    raise invalid(f"value set {spec.name}: {item.field_id} must be exact")
-                matches.append(wire.RawMatch(item.field_id, wire.EXACT, item.exact.value))
+            matches = [_raw(spec, item) for item in member.match]
             key = tuple(spec.key.decode(matches))
             if key in members:
-                values = ", ".join(hex(value) for value in key)
                 raise P4RTError(
-                    Code.ALREADY_EXISTS, f"value set {spec.name}: {values} is given twice"
+                    Code.ALREADY_EXISTS, f"value set {spec.name}: member {key} is given twice"
                 )
             members.append(key)
         old = self._members[spec.id]
@@ -83,9 +82,34 @@ class ValueSets:
             yield wire.field_bytes(10, body)
 
 
-def _pack(spec: ValueSetSpec, key: tuple[int, ...]) -> int:
-    """The fields back to back, as the engine takes them."""
-    value = 0
+def _raw(spec: ValueSetSpec, match: Any) -> wire.RawMatch:
+    """A FieldMatch message as `KeyCodec` takes it."""
+    form = match.WhichOneof("field_match_type")
+    if form == "exact":
+        return wire.RawMatch(match.field_id, wire.EXACT, match.exact.value)
+    if form == "ternary":
+        pair = match.ternary.value, match.ternary.mask
+        return wire.RawMatch(match.field_id, wire.TERNARY, *pair)
+    if form == "lpm":
+        return wire.RawMatch(match.field_id, wire.LPM, match.lpm.value, match.lpm.prefix_len)
+    if form == "optional":
+        return wire.RawMatch(match.field_id, wire.OPTIONAL, match.optional.value)
+    raise invalid(f"value set {spec.name}: match of field {match.field_id} is {form or 'unset'}")
+
+
+def _pack(spec: ValueSetSpec, key: tuple[Any, ...]) -> int | tuple[int, int]:
+    """The fields back to back, as the engine takes them: a value, or value and mask."""
+    value = mask = 0
+    exact = True
     for item, part in zip(spec.key.fields, key, strict=True):
-        value = value << item.width | part
-    return value
+        full = (1 << item.width) - 1
+        number, care = part, full
+        if item.kind == wire.TERNARY:
+            number, care = part
+        elif item.kind == wire.LPM:
+            number, care = part[0], full ^ (full >> part[1])
+        elif part is None:
+            number = care = 0
+        value, mask = value << item.width | number, mask << item.width | care
+        exact = exact and care == full
+    return value if exact else (value, mask)

@@ -15,7 +15,7 @@ header two_t { bit<16> a; bit<8> b; bit<8> c; }
 struct headers_t { out_t po; in_t pi; eth_t eth; two_t two; }
 struct meta_t { bit<8> class; bit<8> seen; port_num_t port; nexthop_t hop; bit<32> colour; }
 struct learn_t { bit<48> src; bit<9> port; bit<16> type; }
-struct pair_t { bit<16> a; bit<8> b; }
+struct pair_t { @match(ternary) bit<16> a; bit<8> b; }
 
 parser P(packet_in pkt, out headers_t h, inout meta_t m, inout standard_metadata_t sm) {
   value_set<bit<16>>(4) types;

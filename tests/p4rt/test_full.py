@@ -192,7 +192,8 @@ def test_value_sets_of_one_and_two_fields(real: Real) -> None:
     types.members.add().match.add(field_id=1).exact.value = b"\x9a\xbc"
     pairs = pb.ValueSetEntry(value_set_id=n.ids["pairs"])
     member = pairs.members.add()
-    member.match.add(field_id=1).exact.value = b"\x01\x02"
+    masked = member.match.add(field_id=1).ternary
+    masked.value, masked.mask = b"\x02", b"\xff"
     member.match.add(field_id=2).exact.value = b"\x03"
 
     def seen() -> int:
@@ -208,6 +209,10 @@ def test_value_sets_of_one_and_two_fields(real: Real) -> None:
     pairs.members.append(member)
     assert real.code(MODIFY, pairs) == Code.ALREADY_EXISTS
     assert seen() == 2
+    pairs.members[1].match[0].ternary.mask = b"\xff\xff"
+    del pairs.members[0]
+    real.write((MODIFY, pairs))
+    assert seen() == 1  # all 16 bits count now
     del pairs.members[:]
     real.write((MODIFY, pairs))
     assert seen() == 1
