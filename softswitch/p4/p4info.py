@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from p4.config.v1 import p4info_pb2
@@ -400,18 +401,30 @@ class _Writer:
         assert isinstance(decl.type, t.TStruct)
         fields = [f for f in decl.fields if f.annotation("hidden") is None]
         numbers = ids.local_ids([annotation_number(f.annotations, "id") for f in fields])
+        nested = any(t.is_struct(decl.type.fields[f.name]) for f in fields)
         for item, number_ in zip(fields, numbers, strict=True):
-            entry = message.metadata.add()
-            entry.id = number_
-            entry.name = control_plane_name(item)
-            self._annotations(entry, item.annotations)
-            self._width_and_type(entry, decl.type.fields[item.name])
+            for name, type_ in _scalars(control_plane_name(item), decl.type.fields[item.name]):
+                entry = message.metadata.add()
+                entry.id = len(message.metadata) if nested else number_
+                entry.name = name
+                self._annotations(entry, item.annotations)
+                self._width_and_type(entry, type_)
 
     def _digest(self, digest: Digest) -> None:
         message = self.info.digests.add()
         annotations = digest.decl.annotations if digest.decl else []
         self._preamble(message.preamble, ids.DIGEST, digest.name, annotations)
         self.types.spec(message.type_spec, digest.type)
+
+
+def _scalars(name: str, type_: t.Type) -> Iterator[tuple[str, t.Type]]:
+    """The scalar fields of a field of a header: its own, or `field.part` of a struct's."""
+    if isinstance(type_, t.TStruct):
+        for part in type_.decl.fields:
+            inner = type_.fields[part.name]
+            yield from _scalars(f"{name}.{control_plane_name(part)}", inner)
+    else:
+        yield name, type_
 
 
 def _param_ids(action: Action) -> list[int]:

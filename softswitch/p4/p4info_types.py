@@ -49,7 +49,8 @@ class TypeInfo:
             for note in type_.decl.annotations:
                 if note.name not in ("p4runtime_translation", "name"):
                     entry.annotations.append(shown(note))
-            self.note(type_.underlying)
+            if not isinstance(type_.underlying, t.TNew):
+                self.note(type_.underlying)
         elif isinstance(type_, t.TSerEnum) and type_.name not in types.serializable_enums:
             serial = types.serializable_enums[type_.name]
             bits = v.width(type_.underlying)

@@ -101,6 +101,24 @@ def test_packet_io_headers() -> None:
     assert [(m.id, m.name, m.bitwidth) for m in meta.metadata] == [(1, "port", 9), (2, "pad", 7)]
 
 
+def test_packet_io_header_with_a_struct() -> None:
+    info = compiled(
+        types='struct S { bit<4> a; bit<4> b; } @controller_header("packet_in") '
+        "header pin { S s; bit<8> c; }"
+    ).p4info
+    (meta,) = info.controller_packet_metadata
+    assert [(m.id, m.name) for m in meta.metadata] == [(1, "s.a"), (2, "s.b"), (3, "c")]
+
+
+def test_type_of_a_type() -> None:
+    info = compiled(
+        types="type bit<8> one_t; type one_t two_t; struct d_t { two_t x; }",
+        apply="digest<d_t>(1, { (two_t)(one_t)m.x });",
+    ).p4info
+    assert list(info.type_info.new_types) == ["two_t"]
+    assert info.type_info.new_types["two_t"].original_type.bitstring.bit.bitwidth == 8
+
+
 def test_translated_type() -> None:
     info = compiled(
         types='@p4runtime_translation("lab/port", 32) type bit<9> port_t;',
