@@ -113,3 +113,24 @@ def test_fields_copied_unseen_are_decoded() -> None:
     decoded = {header for header, _ in document["force_arith"]}
     unions = {h["name"] for h in document["headers"] if h["header_type"] == "W"}
     assert {name for name in unions if "us" not in name} <= decoded
+
+
+def test_an_inout_argument_is_read_before_later_arguments_change_it() -> None:
+    machine = execute(
+        {A: 1},
+        top="bit<8> f(out bit<8> p) { p = 9; return 2; } "
+        "void g(inout bit<8> p, in bit<8> q) { p = p + q; }",
+        apply="g(hdr.h.a, f(hdr.h.a));",
+    )
+    assert machine.fields[A] == 3
+
+
+def test_the_last_of_two_arguments_in_one_place_wins() -> None:
+    """An inout parameter nobody touches is still copied back when another wrote its place."""
+    machine = execute(
+        {A: 1},
+        locals="action g(out bit<8> p, inout bit<8> q) { p = 9; } "
+        "action h(inout bit<8> q) { hdr.h.b = 5; }",
+        apply="g(hdr.h.a, hdr.h.a); hdr.h.b = 3; h(hdr.h.b);",
+    )
+    assert (machine.fields[A], machine.fields[B]) == (1, 3)

@@ -138,7 +138,7 @@ class CallLowering(InlineLowering):
         function = e.target
         assert isinstance(function, ast.FunctionDecl)
         assert function.body is not None
-        passed = self.pass_arguments(e.bound, ctx, e.span, isolated=True)
+        passed = self.pass_arguments(e.bound, ctx, e.span, isolated=True, body=function.body)
         inner = Context(
             env=dict(passed.env),
             where=ctx.where,

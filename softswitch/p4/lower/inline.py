@@ -12,6 +12,7 @@ from softswitch.p4.lower import values as v
 from softswitch.p4.lower.base import Context, Env
 from softswitch.p4.lower.expr import ExprLowering
 from softswitch.p4.lower.model import Statement
+from softswitch.p4.walk import walk
 
 Bound = list[tuple[ast.Param, ast.Expr | None]]
 
@@ -23,6 +24,7 @@ class Place:
     value: v.Value
     type: t.Type
     bits: tuple[int, int] | None = None  # high, low
+    held: v.Value | None = None  # what it held when a later argument changed things
 
 
 @dataclass
@@ -95,9 +97,15 @@ class InlineLowering(ExprLowering):
         self.assign(whole, v.cast(joined, whole.type), ctx, span)
 
     def pass_arguments(
-        self, bound: Bound, ctx: Context, span: Span, isolated: bool, force_copy: bool = False
+        self,
+        bound: Bound,
+        ctx: Context,
+        span: Span,
+        isolated: bool,
+        force_copy: bool = False,
+        body: ast.Node | None = None,
     ) -> Passed:
-        """Evaluate the arguments of an inlined call.
+        """Evaluate the arguments of an inlined call; `body` is what it runs, when known.
 
         isolated: the callee sees its parameters only (controls, parsers, functions), so an
         argument that overlaps no written one can stand for the parameter itself. An action
@@ -117,9 +125,18 @@ class InlineLowering(ExprLowering):
                 values = [self._pin(item, ctx, span) for item in values]
                 ctx.out.extend(effects)
             values.append((param, place))
+        named: set[ast.Param] | None = None
+        named_any = False
+        if body is not None:
+            found = [n.decl for n in walk(body) if isinstance(n, ast.Name)]
+            named = {decl for decl in found if isinstance(decl, ast.Param)}
+            named_any = bool(found)
         for n, (param, place) in enumerate(values):
             others = [x for m, x in enumerate(values) if m != n]
-            safe = isolated and not force_copy and not self._aliased(param, place, others)
+            unused = named is not None and param.direction == "inout" and param not in named
+            if unused and self._untouched(param, place, others) and (isolated or not named_any):
+                continue  # nothing to copy either way
+            safe = isolated and not force_copy and self._untouched(param, place, others)
             if force_copy and "out" not in param.direction and place is not None:
                 passed.env[param] = self._own(param, place.value, ctx, span)
             else:
@@ -132,7 +149,19 @@ class InlineLowering(ExprLowering):
         param, place = item
         if place is not None and param.direction == "in" and _storable(place.value):
             return param, Place(self.copy(place.value, ctx, span), place.type)
+        if place is not None and param.direction == "inout" and place.held is None:
+            return param, replace(place, held=self.copy(self.load(place, span), ctx, span))
         return item
+
+    def _untouched(
+        self,
+        param: ast.Param,
+        place: Place | None,
+        others: list[tuple[ast.Param, Place | None]],
+    ) -> bool:
+        """Does nothing but the parameter itself change the place until the call is over?"""
+        changed = place is not None and place.held is not None
+        return not changed and not self._aliased(param, place, others)
 
     def _aliased(
         self,
@@ -185,7 +214,8 @@ class InlineLowering(ExprLowering):
             return place.value
         inside = self.storage.variable(self.storage.unique(param.name, True), type_, span)
         if param.direction == "inout" and place is not None:
-            self.assign(inside, self.load(place, span), ctx, span)
+            now = place.held if place.held is not None else self.load(place, span)
+            self.assign(inside, now, ctx, span)
         elif param.direction == "out":
             self.invalidate(inside, ctx, span)
         if place is not None:

@@ -287,7 +287,7 @@ class InstanceLowering(KeyLowering):
             return
         if not ctx.in_action and not ctx.called:
             self._note_called(decl, control)
-        passed = self.pass_arguments(e.bound, ctx, e.span, isolated=False)
+        passed = self.pass_arguments(e.bound, ctx, e.span, isolated=False, body=decl.body)
         block = Block(e.span, [])
         env = dict(ctx.env)
         env.update(passed.env)
