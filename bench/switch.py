@@ -9,6 +9,10 @@ given beside it because it does not depend on who else uses the machine.
 
 Forwarder and switch are measured in turn, several times, and the medians compared, so that
 slow drifts of the machine hit both; ratios are taken within a round.
+
+`run` adds what else a switch is measured by: the cost of a packet by table size
+(bench.lookup), pacing and queue depths (bench.pacing), start and memory (bench.startup) and
+table writes (bench.writes). `table` shows all of it beside what it should be.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench import bmv2
+from bench import bmv2, lookup, pacing, startup, writes
 from softswitch.engine import (
     ActionCall,
     Engine,
@@ -269,10 +273,87 @@ def measure(program: Path | None, sizes: tuple[int, ...]) -> dict[str, Any]:
     return out
 
 
+def others() -> dict[str, Any]:
+    """All but the comparison with the forwarder; inside a network namespace of our own."""
+    out: dict[str, Any] = {}
+    for name, call in (
+        ("pacing", pacing.real_time),
+        ("depths", pacing.depths),
+        ("tables", lookup.run),
+        ("writes", writes.run),
+        ("startup", startup.run),
+    ):
+        with links():
+            out[name] = call()
+    return out
+
+
+RATIO = {"128 B": 0.7, "4096 B": 0.85}
+"""What the switch should reach of the bare forwarder, by frame size."""
+
+
+def checks(result: Mapping[str, Any]) -> list[tuple[str, float, str, str, bool]]:
+    """(what, value, unit, what it should be, whether it is) of a result of `run`."""
+    out: list[tuple[str, float, str, str, bool]] = []
+
+    def add(what: str, value: float, unit: str, op: str, limit: float) -> None:
+        ok = value >= limit if op == ">=" else value <= limit
+        out.append((what, value, unit, f"{op} {limit:g}", ok))
+
+    for size, least in RATIO.items():
+        if size in result:
+            row = result[size]
+            add(f"rate at {size} / bare forwarder", row["ratio"], "", ">=", least)
+            add(f"CPU of the forwarder / ours at {size}", row["cpu_ratio"], "", ">=", least)
+            if "times_simple_switch" in row:
+                add(f"rate at {size} / simple_switch", row["times_simple_switch"], "", ">=", 5)
+    tables = result.get("tables", {})
+    flat, double = ("10000", 1.25), ("1000", 2.0)
+    for kind, (size, limit) in {
+        "exact": flat, "lpm": flat, "ternary": double, "range": double,
+    }.items():  # fmt: skip
+        if kind in tables:
+            cost = tables[kind][size]["times_smallest"]
+            add(f"cost of a packet, {kind}, {size} / 10 entries", cost, "", "<=", limit)
+    if "writes" in result:
+        add("P4Runtime table writes", result["writes"]["updates_per_s"], "/s", ">=", 5000)
+    if "pacing" in result:
+        add("pacing error over a second", 100 * result["pacing"]["rate_error"], "%", "<=", 1)
+    if "depths" in result:
+        add("wrong queue depths", result["depths"]["wrong_depths"], "", "<=", 0)
+    if "startup" in result:
+        s = result["startup"]
+        add("start of one switch, warm", s["one_seconds"], "s", "<=", 0.5)
+        add("memory of a switch (RSS)", s["farm_rss_mib"], "MiB", "<=", 50)
+        add(f"start of {s['farm_switches']} switches", s["farm_seconds"], "s", "<=", 30)
+    return out
+
+
+def table(result: Mapping[str, Any]) -> list[str]:
+    """The result for people, in 80 columns."""
+    lines = [f"{'':<46}{'measured':>14}{'should be':>12}"]
+    for what, value, unit, limit, ok in checks(result):
+        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        lines.append(f"{what:<46}{text + ' ' + unit:>14}{limit:>12}{'' if ok else '   no'}")
+    lines += ["", f"{'ns of CPU a packet':<26}{'entries':>12}{'ns':>10}{'entries/s':>14}"]
+    for kind, rows in result.get("tables", {}).items():
+        for size, row in rows.items():
+            numbers = f"{size:>12}{row['frame_ns']:>10.0f}{row['entries_per_s']:>14,.0f}"
+            lines.append(f"{kind:<26}{numbers}")
+    lines += ["", f"{'frames/s':<26}{'bare forwarder':>16}{'switch':>12}{'simple_switch':>16}"]
+    for size, row in result.items():
+        if isinstance(row, Mapping) and "forwarder_pps" in row:
+            theirs = row.get("simple_switch_pps")
+            beside = f"{theirs:,.0f}" if theirs else "not here"
+            numbers = f"{row['forwarder_pps']:>16,.0f}{row['switch_pps']:>12,.0f}{beside:>16}"
+            lines.append(f"{size:<26}{numbers}")
+    return lines
+
+
 def run(
     program: Path | None = None, sizes: tuple[int, ...] = (128, 4096), json: bool = False
 ) -> dict[str, Any]:
-    """Measure in a fresh network namespace and return the ratios; `json` prints them too.
+    """Measure in a fresh network namespace and return the figures; `json` prints them too.
 
     Raises BenchError when a namespace cannot be had or a step fails.
     """
@@ -281,7 +362,7 @@ def run(
         raise BenchError("unshare (util-linux) is not installed")
     how = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
     command = [unshare, *how, sys.executable, "-m", "bench.switch", "--sizes"]
-    command.append(",".join(map(str, sizes)))
+    command += [",".join(map(str, sizes)), "--all"]
     if program is not None:
         command += ["--program", str(program)]
     done = subprocess.run(
@@ -301,10 +382,11 @@ def run(
 
 
 def main(argv: list[str]) -> int:
-    """The child: options --program FILE, --sizes N,N, --rounds N, --ms N; prints JSON."""
+    """The child: --program FILE, --sizes N,N, --rounds N, --ms N, --all; prints JSON."""
     global ROUNDS, ROUND_MS  # noqa: PLW0603
     program: Path | None = None
     sizes: tuple[int, ...] = (128, 4096)
+    everything = False
     args = iter(argv)
     for a in args:
         if a == "--program":
@@ -315,8 +397,13 @@ def main(argv: list[str]) -> int:
             ROUNDS = int(next(args))
         elif a == "--ms":
             ROUND_MS = int(next(args))
+        elif a == "--all":
+            everything = True
     try:
-        print(jsonlib.dumps(measure(program, sizes)))
+        result = measure(program, sizes)
+        if everything:
+            result |= others()
+        print(jsonlib.dumps(result))
     except Exception as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 1
