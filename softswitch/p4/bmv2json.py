@@ -151,7 +151,7 @@ class _Writer:
             direct = _kind(meter) == "direct_meter"
             table = self._bound_table(meter) if direct else None
             if direct and table is None:
-                self.reporter.warn(meter.span, f"direct meter '{meter.name}' is not used")
+                self.reporter.warn(meter.span, f"direct meter '{meter.name}' is not used", "unused")
                 continue
             entry["is_direct"] = direct
             entry["size"] = table.size if table is not None else number(meter, "size")
@@ -161,7 +161,9 @@ class _Writer:
                 entry["binding"] = table.name
                 target = self.model.direct_meters.get(meter)
                 if target is None:
-                    self.reporter.warn(meter.span, f"direct meter '{meter.name}' is never read")
+                    self.reporter.warn(
+                        meter.span, f"direct meter '{meter.name}' is never read", "unused"
+                    )
                     result_field = ["scalars", "_unused_color"]
                 else:
                     result_field = to_json(target, v.DATA)["value"]
@@ -176,7 +178,9 @@ class _Writer:
             if _kind(counter) == "direct_counter":
                 table = self._bound_table(counter)
                 if table is None:
-                    self.reporter.warn(counter.span, f"direct counter '{counter.name}' is not used")
+                    self.reporter.warn(
+                        counter.span, f"direct counter '{counter.name}' is not used", "unused"
+                    )
                     continue
                 entry["is_direct"] = True
                 entry["binding"] = table.name

@@ -69,6 +69,13 @@ CASES = [
      "header 'hdr.g' is not valid here"),
     ({"types": "header_union U { B one; B two; }", "apply":
       "U u; u.one.setValid(); u.one.x = 1; m.x = u.two.x;"}, "header 'u.two' is not valid here"),
+    # ignored
+    ({"locals": "@max_group_size(4) action_profile(4) p; table t { key = { m.x: exact; } actions ="
+      "{ NoAction; } implementation = p; }", "apply": "t.apply();"}, "means nothing without a"),
+    ({"locals": "@defaultOnly action f() {} table t { actions = { f; } }", "apply": "t.apply();"},
+     "@defaultOnly has no meaning; did you mean @defaultonly?"),
+    ({"locals": "table t { key = { m.x: ternary; } actions = { NoAction; } const entries = {"
+      "1: NoAction @priority(1); } }", "apply": "t.apply();"}, "@priority is ignored"),
     # unused
     ({"top": "const bit<8> k = 1;"}, "constant 'k' is not used"),
     ({"top": "typedef bit<8> k_t;"}, "type 'k_t' is not used"),

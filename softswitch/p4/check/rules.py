@@ -10,7 +10,10 @@ from softswitch.p4.walk import walk
 
 _NO_BODY = frozenset(("hidden", "tableonly", "defaultonly", "optional", "pure", "noSideEffects"))
 _TEXT = frozenset(("name", "brief", "description", "deprecated", "noWarn", "controller_header"))
+_SELECTOR = frozenset(("max_group_size", "selector_size_semantics", "max_member_weight"))
 _PAIRS = frozenset(("pkginfo", "platform_property"))
+
+_ALL = (_NO_BODY | _TEXT | _PAIRS | _SELECTOR) - {"noWarn", "noSideEffects"}
 
 
 def check_rules(program: ast.Program, reporter: Reporter) -> None:
@@ -33,6 +36,8 @@ class _Rules:
             ast.ControlDecl: self._block,
             ast.TableDecl: self._table,
             ast.Param: self._param,
+            ast.InstanceDecl: self._instance,
+            ast.Entry: self._entry,
         }
 
     def node(self, node: ast.Node) -> None:
@@ -103,7 +108,24 @@ class _Rules:
                         param.ref.span, f"extern '{decl.name}' cannot take itself as a parameter"
                     )
 
+    def _instance(self, decl: ast.InstanceDecl) -> None:
+        if decl.ref.name != "action_profile":
+            return
+        for note in decl.annotations:
+            if note.name in _SELECTOR:
+                self.reporter.warn(
+                    note.span, f"@{note.name} means nothing without a selector", "ignore"
+                )
+
     # ---- tables
+
+    def _entry(self, entry: ast.Entry) -> None:
+        for note in entry.annotations:
+            if note.name == "priority":
+                self.reporter.warn(
+                    note.span, "@priority is ignored: write 'priority = n:' before the entry",
+                    "deprecated",
+                )  # fmt: skip
 
     def _table(self, table: ast.TableDecl) -> None:
         default = table.default_action
@@ -176,6 +198,10 @@ class _Rules:
                 raise self.reporter.fail(note.span, "@match needs a match kind: @match(ternary)")
         elif name == "p4runtime_translation":
             self._translation(note)
+        elif name not in _ALL and name.lower() in _ALL:
+            self.reporter.warn(
+                note.span, f"@{name} has no meaning; did you mean @{name.lower()}?", "ignore"
+            )
 
     def _translation(self, note: ast.Annotation) -> None:
         words = note.tokens

@@ -184,7 +184,7 @@ class ExternLowering(CallLowering):
         for entry in self.model.field_lists:
             if entry["name"] == name:
                 return int(entry["id"])
-        self.reporter.warn(span, f"no metadata field is tagged @field_list({index})")
+        self.reporter.warn(span, f"no metadata field is tagged @field_list({index})", "ignore")
         ident = len(self.model.field_lists) + 1
         self.model.field_lists.append({"id": ident, "name": name, "elements": []})
         return ident
@@ -217,6 +217,7 @@ class ExternLowering(CallLowering):
             e.span,
             f"'{e.target.name}' keeps the fields themselves, as they are when the packet is "
             f"copied; write '{e.target.name.rstrip('3')}_preserving_field_list'",
+            "deprecated",
         )
         value = self.value(data, ctx) if data is not None else None
         leaves = self.flatten(value, e.span) if value is not None else []
@@ -345,7 +346,9 @@ class ExternLowering(CallLowering):
         size = obj.args.get("size")
         if isinstance(index, v.Const) and isinstance(size, v.Const) and index.value >= size.value:
             self.reporter.warn(
-                e.span, f"index {index.value} is outside '{obj.name}' of size {size.value}"
+                e.span,
+                f"index {index.value} is outside '{obj.name}' of size {size.value}",
+                "overflow",
             )
 
     def _obj_direct_counter(

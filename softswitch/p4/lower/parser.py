@@ -158,7 +158,9 @@ class ParserLowering(TableLowering):
         tr = decl.transition
         if tr is None:
             result.transitions.append(_default(None))
-            self.reporter.warn(decl.span, f"state '{decl.name}' has no transition: it rejects")
+            self.reporter.warn(
+                decl.span, f"state '{decl.name}' has no transition: it rejects", "parser-transition"
+            )
             return result
         if tr.select is None:
             result.transitions.append(_default(self._target(parser, tr.state, tr.span)))
@@ -191,7 +193,9 @@ class ParserLowering(TableLowering):
         if name == "accept":
             return parser.accept
         if name == "reject":
-            self.reporter.warn(span, "bmv2 has no reject: the packet goes on, without an error")
+            self.reporter.warn(
+                span, "bmv2 has no reject: the packet goes on, without an error", "bmv2"
+            )
             return None
         return self._state(parser, name, span)
 

@@ -206,13 +206,16 @@ class TableLowering(InstanceLowering):
             raise self.fail(decl, f"table '{decl.name}' has an action selector but no selector key")
         if table.selector and not selector:
             self.reporter.warn(
-                decl.span, f"table '{decl.name}' has selector keys but no action selector"
+                decl.span,
+                f"table '{decl.name}' has selector keys but no action selector",
+                "ignore-prop",
             )
             table.selector, table.prepare = [], [] if not table.keys else table.prepare
         if table.profile is not None and decl.default_action is not None:
             self.reporter.warn(
                 decl.default_action.span,
                 "bmv2 ignores default_action on a table with an action profile or selector",
+                "bmv2",
             )
 
     def _attached(self, prop: ast.Property, table: Table, ctx: Context) -> v.Instance:
