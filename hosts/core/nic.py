@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hosts.core.config import PortConfig
+from hosts.core.timers import NEVER
 
 if TYPE_CHECKING:
     from hosts.core.qpcc import Scheduler
@@ -44,7 +45,8 @@ class TxPort:
 class Nic:
     """All ports; `transmit` is the sending half of `frames_to_send`."""
 
-    __slots__ = ("_ahead", "_catch_up", "_exact", "_order", "_waiting", "ports")
+    __slots__ = ("_ahead", "_catch_up", "_exact", "_first_free", "_order", "_starved", "_waiting",
+                 "ports")  # fmt: skip
 
     def __init__(
         self, configs: Sequence[PortConfig], now: int, catch_up_ns: int = 0, ahead_ns: int = 0
@@ -54,6 +56,9 @@ class Nic:
         self._catch_up = catch_up_ns
         self._ahead = ahead_ns
         self._exact = not (catch_up_ns or ahead_ns)
+        # Only kept when exact: when the first port that is up is free; whether one is starved.
+        self._first_free = min([t.free_at for t in self._order if t.up], default=NEVER)
+        self._starved = False
         self._waiting = 0  # control frames in line
 
     def control(self, port: int, frame: bytes) -> None:
@@ -70,7 +75,7 @@ class Nic:
         free port; the port that has been free longest first."""
         out: list[tuple[int, bytes]] = []
         if self._exact:
-            if not self._waiting and not scheduler.any_ready:
+            if now < self._first_free or not (self._waiting or scheduler.any_ready):
                 return out
             free = [tx for tx in self._order if tx.free_at <= now and tx.up]
             if len(free) > 1:
@@ -84,7 +89,7 @@ class Nic:
                 else:
                     continue
                 if frame is None:
-                    tx.starved = True
+                    tx.starved = self._starved = True
                     continue
                 size = len(frame)
                 tx.starved = False
@@ -92,6 +97,8 @@ class Nic:
                 tx.frames += 1
                 tx.octets += size
                 out.append((tx.port, frame))
+            if out:
+                self._first_free = min([tx.free_at for tx in self._order if tx.up])
             return out
         return self._transmit_late(now, scheduler, out)
 
@@ -150,6 +157,8 @@ class Nic:
         best: int | None = None
         if not data_ready and not self._waiting:
             return None
+        if data_ready and self._exact and not self._starved:
+            return self._first_free if self._first_free < NEVER else None
         for tx in self._order:
             wanted = tx.control or (data_ready and not tx.starved)
             if wanted and tx.up and (best is None or tx.free_at < best):
@@ -164,8 +173,10 @@ class Nic:
 
     def wake(self) -> None:
         """There is something new to send: ports that had nothing are asked again."""
-        for tx in self._order:
-            tx.starved = False
+        if self._starved or not self._exact:
+            self._starved = False
+            for tx in self._order:
+                tx.starved = False
 
     def set_up(self, port: int, up: bool, now: int) -> None:
         tx = self.ports[port]
@@ -176,6 +187,7 @@ class Nic:
             tx.dropped += len(tx.control)
             self._waiting -= len(tx.control)
             tx.control.clear()
+        self._first_free = min([t.free_at for t in self._order if t.up], default=NEVER)
 
     @property
     def frames(self) -> int:
