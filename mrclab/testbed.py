@@ -31,11 +31,15 @@ from mrclab.namespace import STATE_DIR
 from mrclab.program import compiled
 from mrclab.progress import Steps
 from topologies.bmv2 import Bmv2Backend
+from topologies.bmv2 import version as bmv2_version
 from topologies.builder import BuildError, build
 from topologies.links import LinkControl
 from topologies.machine import fits
 from topologies.plan import Plan
 from topologies.switches import Backend, BuiltinBackend, SideChannel
+
+BMV2_SELF_TESTS = 3
+"""How often the self-test is tried on bmv2."""
 
 
 def machine_versions(switch: str) -> dict[str, str]:
@@ -46,6 +50,7 @@ def machine_versions(switch: str) -> dict[str, str]:
         "kernel": os.uname().release,
         "python": ".".join(map(str, sys.version_info[:3])),
         "switch": switch,
+        **({"bmv2": bmv2_version()} if switch == "bmv2" else {}),
         **{name: metadata.version(name) for name in names},
     }
 
@@ -199,10 +204,16 @@ class Testbed:
         self._stack.callback(self._mrc_controller.stop)
 
     def _run_self_test(self) -> None:
-        report = SelfTest(
-            self.plan, self.agents, self.controller.counters, rng=random.Random(self.seed)
-        ).run()
-        self.self_test_report = report
+        # bmv2's ingress and egress are threads that can overtake each other: kept from a CPU,
+        # egress writes down an occupancy that is no longer true, and a burst finds the queue
+        # full where it should be trimmed. So there one test in a few fails for that alone.
+        for _attempt in range(BMV2_SELF_TESTS if self.switch == "bmv2" else 1):
+            report = SelfTest(
+                self.plan, self.agents, self.controller.counters, rng=random.Random(self.seed)
+            ).run()
+            self.self_test_report = report
+            if report.ok:
+                break
         report.require()
 
     def _lost(self, why: str) -> None:

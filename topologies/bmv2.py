@@ -38,6 +38,17 @@ CONTROL_SHARE = 4
 """The control queue gets a quarter of the link for itself: priorities share no rate here."""
 
 
+def version() -> str:
+    """bmv2's version as it gives it, or a word when it does not."""
+    try:
+        done = subprocess.run(
+            [BMV2, "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return (done.stdout or done.stderr).strip().partition("\n")[0][:40] or "unknown"
+
+
 def thrift_port(switch: SwitchPlan) -> int:
     """Where the Thrift server of a switch listens."""
     return FIRST_THRIFT_PORT + switch.device_id - 1
