@@ -31,6 +31,7 @@ CORES: dict[str, set[str]] = {
     "hosts/wire": {"layers.py"},
     "softswitch/p4": {"__init__.py", "__main__.py", "api.py"},
     "virtualtime": {
+        "controller.py",
         "fabric.py",
         "host.py",
         "links.py",
