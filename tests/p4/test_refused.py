@@ -53,6 +53,7 @@ BAD = [
     ({"locals": f"table t {{ {_T} entries = {{ 1: NoAction; }} }}"}, "has entries but no key"),
     ({"locals": "@a[] @a[] action f() {}"}, "@a[...] is given twice"),
     ({"locals": "@name(4) action f() {}"}, '@name needs one text: @name("...")'),
+    ({"locals": '@name(".") action f() {}'}, "@name needs a name"),
     ({"locals": "@hidden(1) action f() {}"}, "@hidden takes no argument"),
     ({"locals": '@id("x") action f() {}'}, "@id needs one number"),
     ({"types": "struct V { @match(1 + 1) bit<8> f; }"}, "@match needs a match kind"),

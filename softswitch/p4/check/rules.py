@@ -179,6 +179,8 @@ class _Rules:
             if note.tokens:
                 raise self.reporter.fail(note.span, f"@{name} takes no argument")
         elif name in _TEXT:
+            if name == "name" and isinstance(first, ast.StringLit) and not first.text.strip("."):
+                raise self.reporter.fail(note.span, "@name needs a name")
             if not _is_text(first):
                 raise self.reporter.fail(note.span, f'@{name} needs one text: @{name}("...")')
         elif name in _PAIRS:

@@ -169,9 +169,6 @@ class ExternLowering(CallLowering):
     ) -> int:
         elements: list[v.Json] = []
         for leaf in self.flatten(data, span) if data is not None else []:
-            if isinstance(leaf, v.Const):
-                elements.append(v.to_json(leaf, v.DATA))
-                continue
             place = leaf if isinstance(leaf, v.Field) else self.save(leaf, ctx, span)
             elements.append(v.to_json(place, v.DATA))
         ident = len(into) + 1
@@ -184,7 +181,9 @@ class ExternLowering(CallLowering):
         for entry in self.model.field_lists:
             if entry["name"] == name:
                 return int(entry["id"])
-        self.reporter.warn(span, f"no metadata field is tagged @field_list({index})", "ignore")
+        if index:  # with 0 people say that nothing is to be kept
+            message = f"no metadata field is tagged @field_list({index})"
+            self.reporter.warn(span, message, "ignore")
         ident = len(self.model.field_lists) + 1
         self.model.field_lists.append({"id": ident, "name": name, "elements": []})
         return ident
