@@ -1,6 +1,6 @@
 /* Random packets, table entries and port changes through one program.
  *
- *   fuzz SEED_FRAME ROUNDS
+ *   fuzz SEED_FRAME ROUNDS PROGRAM.so
  *
  * Built with sanitizers by test_robustness.py; prints "balanced" when every packet was
  * accounted for. */
@@ -30,13 +30,13 @@ static void random_entries(mrc_sw *sw) {
 int main(int argc, char **argv) {
   static u8 seed[MAX_FRAME], frame[MAX_FRAME], out[1 << 15];
   char err[256] = "";
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   FILE *f = fopen(argv[1], "rb");
   u32 seed_len = f ? (u32)fread(seed, 1, sizeof seed, f) : 0;
   if (f) fclose(f);
   seed_rng(rng, 42);
   mrc_sw *sw = mrc_new(1, 2, 511, 300);
-  if (!sw || mrc_load(sw, "", err, sizeof err)) {
+  if (!sw || mrc_load(sw, argv[3], err, sizeof err)) {
     printf("%s\n", err);
     return 1;
   }

@@ -18,6 +18,7 @@ from softswitch.engine.cgen import generate
 from softswitch.engine.engine import compile_program
 from softswitch.engine.native import RUNTIME
 from softswitch.engine.program import Program
+from tests.engine.differential import RandomProgram
 from tests.engine.frames import EXAMPLE, mrc
 from tests.engine.programs import Build, assign, const, forwarder
 
@@ -86,16 +87,64 @@ def refusal(program: Any) -> str | None:
 
 def test_damaged_json_is_refused_in_one_line_or_means_something() -> None:
     r = random.Random(1)
-    good = EXAMPLE.read_text()
+    good = [EXAMPLE.read_text(), json.dumps(RandomProgram(1, packets=1).json)]
     refused = 0
-    for _ in range(1500):
-        program = json.loads(good)
+    for i in range(1200):
+        program = json.loads(good[i % 4 == 0])
         for _ in range(r.randint(1, 3)):
             program = mutate(r, program)
         message = refusal(program)
         refused += message is not None
         assert message is None or (message and "\n" not in message)
     assert refused > 500
+
+
+def test_damaged_json_that_is_accepted_runs() -> None:
+    """What the checks let through compiles, and loses no packet from sight."""
+    r = random.Random(4)
+    ran = 0
+    while ran < 3:
+        program = json.loads(json.dumps(RandomProgram(r.randrange(50), packets=1).json))
+        for _ in range(3):
+            program = mutate(r, program)
+        if refusal(program) is not None:
+            continue
+        ran += 1
+        engine = Engine(program)
+        for p in (1, 2):
+            engine.add_port(p)
+        for _ in range(300):
+            engine.receive(1, r.randbytes(r.randint(1, 400)), 0)
+        engine.frames_to_send(0)
+        t = engine.totals()
+        assert t.received == 300
+        assert t.received + t.copies == t.sent + t.packet_in + t.dropped + t.held
+
+
+def test_casts_within_casts_do_not_double_the_code() -> None:
+    def nested(depth: int) -> int:
+        e: dict[str, Any] = {"type": "field", "value": ["h", "a"]}
+        for i in range(depth):
+            what = "sat_cast" if i % 2 else "usat_cast"
+            e = {"type": "expression", "value": {"op": what, "left": e, "right": const(40 - i)}}
+        b = Build()
+        b.header("h", [("a", 64, True), ("b", 64)])
+        b.run("ingress", "x", [assign("h", "b", e)])
+        return len(generate(Program(b.json())))
+
+    assert nested(30) - nested(20) < 2 * (nested(20) - nested(10))
+
+
+def _arrays(p: Any) -> None:
+    sizes = [{"name": f"big{i}", "id": 50 + i, "size": 1 << 24, "bitwidth": 64} for i in range(9)]
+    p["register_arrays"] += sizes
+
+
+def _headers(p: Any) -> None:
+    p["header_types"].append({"name": "w", "id": 99, "fields": [["x", 16000, False]]})
+    p["headers"] += [
+        {"name": f"w{i}", "id": 1000 + i, "header_type": "w", "metadata": False} for i in range(200)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +154,11 @@ def test_damaged_json_is_refused_in_one_line_or_means_something() -> None:
         (lambda p: p["actions"][1]["primitives"][0].update(op="fly"), "'fly' is not supported"),
         (lambda p: p["__meta__"].update(version=[3, 0]), "version 3"),
         (lambda p: p["pipelines"][0]["conditionals"][0].update(true_next="node_2"), "loop"),
-        (lambda p: p["register_arrays"][0].update(size=2**30), "register 'occupancy'"),
+        (lambda p: p["register_arrays"][0].update(size=2**40), "register 'occupancy'"),
+        (lambda p: p["register_arrays"][0].update(bitwidth=2**31), "register 'occupancy'"),
+        (lambda p: p["counter_arrays"][0].update(size=-1), "counter .*'size' is -1"),
+        (_arrays, "its arrays take 12079"),
+        (_headers, "its headers take 4"),
         (lambda p: p["header_types"][2]["fields"][0].__setitem__(1, 47), "whole number of bytes"),
     ],
 )
@@ -273,29 +326,41 @@ def fuzz_program() -> dict[str, Any]:
     return program
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("which", ["example", "bounds"])
-def test_random_packets_under_sanitizers(which: str, tmp_path: Path) -> None:
-    """The runtime and the generated C, compiled with address and undefined behaviour checks,
-    over random and damaged packets on ports that come and go."""
-    program = json.loads(EXAMPLE.read_text()) if which == "example" else fuzz_program()
-    source = generate(Program(program))
-    fuzz = Path(__file__).with_name("fuzz.c")
-    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-             "-DMRC_STATIC_PROGRAM"]  # fmt: skip
-    runtime = [CSRC / f for f in RUNTIME]
+SANITIZE = (
+    "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runtime with fuzz.c's main, under sanitizers; it loads a program built likewise."""
     try:
-        exe = build_program(
-            [*runtime, source, fuzz], f"fuzz-{which}", include=[CSRC], flags=flags,
-            libs=["-ldl", "-lpthread"], directory=tmp_path,
+        return build_program(
+            [*(CSRC / f for f in RUNTIME), Path(__file__).with_name("fuzz.c")], "fuzz",
+            include=[CSRC], flags=SANITIZE, libs=["-ldl", "-lpthread"],
+            directory=tmp_path_factory.mktemp("fuzz"),
         )  # fmt: skip
     except BuildError as e:
         if "sanitize" in str(e) or "lasan" in str(e):
             pytest.skip(f"no sanitizers here: {e}")
         raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["example", "bounds", "random"])
+def test_random_packets_under_sanitizers(which: str, fuzzer: Path, tmp_path: Path) -> None:
+    """The runtime and the generated C, compiled with address and undefined behaviour checks,
+    over random and damaged packets on ports that come and go."""
+    program = {
+        "example": lambda: json.loads(EXAMPLE.read_text()),
+        "bounds": fuzz_program,
+        "random": lambda: RandomProgram(11, packets=1).json,
+    }[which]()
+    source = generate(Program(program))
+    built = build_shared([source], "target", include=[CSRC], flags=SANITIZE, directory=tmp_path)
     (tmp_path / "seed").write_bytes(mrc(300))
     done = subprocess.run(
-        [str(exe), str(tmp_path / "seed"), "20000"],
+        [str(fuzzer), str(tmp_path / "seed"), "8000", str(built)],
         capture_output=True,
         text=True,
         timeout=100,

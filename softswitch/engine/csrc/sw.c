@@ -250,21 +250,15 @@ int mrc_load(mrc_sw *sw, const char *path, char *err, uint32_t errlen) {
     snprintf(err, errlen, "the switch is part of a virtual network; load its program before");
     return ERR_STATE;
   }
-#ifdef MRC_STATIC_PROGRAM
-  extern const struct mrc_program mrc_program;
-  pr = &mrc_program;
-  (void)path;
-#else
   dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!dl) {
     snprintf(err, errlen, "%s", dlerror());
     return ERR_SYS;
   }
-  pr = dlsym(dl, "mrc_program");
-#endif
+  const struct mrc_program *pr = dlsym(dl, "mrc_program");
   if (!pr || pr->abi != MRC_ABI) {
     snprintf(err, errlen, "program was built for another version of the engine");
-    if (dl) dlclose(dl);
+    dlclose(dl);
     return ERR_SYS;
   }
   driver_pause(sw);
