@@ -227,6 +227,8 @@ class ExpressionParser(ParserBase):
                     low = self.expression()
                     self.expect("]", "after the slice")
                     expr = ast.Slice(start.to(self.previous), expr, first, low)
+                elif self.at("+:"):
+                    expr = self._part_select(expr, first)
                 else:
                     self.expect("]", "after the index")
                     expr = ast.Index(start.to(self.previous), expr, first)
@@ -241,6 +243,15 @@ class ExpressionParser(ParserBase):
                 expr = ast.Call(start.to(self.previous), expr, type_args, args)
             else:
                 return expr
+
+    def _part_select(self, base: ast.Expr, low: ast.Expr) -> ast.Expr:
+        """`x[low +: width]`"""
+        self.next()
+        width = self.expression()
+        self.expect("]", "after the slice")
+        above = ast.Binary(width.span, "+", low, width)
+        high = ast.Binary(width.span, "-", above, ast.IntLit(width.span, 1))
+        return ast.Slice(base.span.to(self.previous), base, high, low)
 
     def _call_type_args(self) -> list[ast.TypeRef] | None:
         """`<T>` before `(`, when the tokens read that way."""

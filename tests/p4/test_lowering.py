@@ -134,3 +134,27 @@ def test_the_last_of_two_arguments_in_one_place_wins() -> None:
         apply="g(hdr.h.a, hdr.h.a); hdr.h.b = 3; h(hdr.h.b);",
     )
     assert (machine.fields[A], machine.fields[B]) == (1, 3)
+
+
+def test_part_selects_and_elements_of_tuples() -> None:
+    machine = execute(
+        {D: 0x11223344},
+        apply="hdr.h.a = hdr.h.d[8 +: 8]; hdr.h.d[0 +: 8] = 5; "
+        "tuple<bit<8>, bit<16>> p = { 1, 2 }; p[1] = 7; hdr.h.c = p[1]; hdr.h.b = p[0];",
+    )
+    assert [machine.fields[x] for x in (A, B, C, D)] == [0x33, 1, 7, 0x11223305]
+
+
+@pytest.mark.parametrize("key", ["k", "{ hdr.h.a, hdr.h.c }"])
+def test_structs_and_tuples_in_selects(key: str) -> None:
+    parser = (
+        f"K k; state start {{ pkt.extract(hdr.h); k = {{ hdr.h.a, hdr.h.c }}; "
+        f"transition select({key}, hdr.h.b) {{ ({{ 1, 2 }}, 3): accept; (_, 4): more; }} }} "
+        "state more { transition accept; }"
+    )
+    document = compiled(types="struct K { bit<8> p; bit<16> q; }", parser=parser).json
+    start = next(s for s in document["parsers"][0]["parse_states"] if s["name"] == "start")
+    assert len(start["transition_key"]) == 3
+    first, second, _ = start["transitions"]
+    assert (first["value"], first["mask"]) == ("0x01000203", None)
+    assert second["mask"] == "0x000000ff"

@@ -215,8 +215,6 @@ class ConvertChecker(CheckerBase):
                 return f"'{e.member}' of a stack cannot be changed"
             return self._not_writable(e.base)
         if isinstance(e, (ast.Index, ast.Slice)):
-            if isinstance(e.base.type, t.TTuple):
-                return "elements of a tuple cannot be changed"
             return self._not_writable(e.base)
         return "this expression cannot be assigned to"
 

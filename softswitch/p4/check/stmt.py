@@ -9,6 +9,7 @@ from softswitch.p4 import types as t
 from softswitch.p4.check.loops import LoopChecker
 from softswitch.p4.check.never import check_entries, check_select
 from softswitch.p4.check.nodes import done, typed
+from softswitch.p4.check.selects import parts_of, repeatable, spread_key, spread_set
 from softswitch.p4.diagnostics import Stop, did_you_mean
 from softswitch.p4.walk import same_source
 
@@ -243,12 +244,9 @@ class StmtChecker(LoopChecker):
             return
         tr.select = [self.expr(k) for k in tr.select]
         keys: list[t.Type] = []
+        self._spread_select(tr)
         for key in tr.select:
             type_ = typed(key)
-            if isinstance(type_, t.TStruct) and type_.kind == "struct":
-                raise self.reporter.fail(
-                    key.span, "select on a struct is not supported: list its fields"
-                )
             if not isinstance(t.base(type_), (t.TBits, t.TBool, t.TEnum, t.TError, t.TUnknown)):
                 hint = ": give it a width" if isinstance(type_, t.TInt) else ""
                 raise self.reporter.fail(key.span, f"cannot select on a '{type_}'{hint}")
@@ -260,6 +258,24 @@ class StmtChecker(LoopChecker):
             except Stop:
                 continue
         check_select(tr, self.reporter)
+
+    def _spread_select(self, tr: ast.Transition) -> None:
+        """Structs and tuples among the keys become keys of their own."""
+        written = tr.select or []
+        types = [typed(key) for key in written]
+        if all(parts_of(type_) is None for type_ in types):
+            return
+        for key in written:
+            if parts_of(typed(key)) is not None and not repeatable(key):
+                raise self.reporter.fail(key.span, "assign this to a variable and select on that")
+        tr.select = [x for key in written for x in spread_key(key)]
+        for case in tr.cases:
+            given = case.keys
+            if len(given) != len(types):
+                continue
+            found = [spread_set(k, type_) for k, type_ in zip(given, types, strict=True)]
+            if all(x is not None for x in found):
+                case.keys = [x for part in found for x in part or []]
 
     def _select_case(self, case: ast.SelectCase, keys: list[t.Type]) -> None:
         if len(case.keys) == 1 and len(keys) != 1:
