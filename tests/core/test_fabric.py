@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from hosts.core.config import CcConfig, EvConfig, QpConfig
+from hosts.core.ev.evset import PLANE_LEAD_PACKETS
 from hosts.core.events import EvState, EvStateChange, LossInferred, NackReceived, RtoExpired
 from hosts.core.faults import named
 from hosts.wire.constants import NackReason
@@ -137,6 +138,31 @@ def test_a_whole_plane_can_die():
     for t1 in ("p0t1-0", "p0t1-1"):
         sim.cut("p0t0-0", t1, cut=False)
     assert goodput([flow], [stream], 3 * SEC, 3300 * MS) >= 0.95
+
+
+def test_a_port_then_a_plane():
+    """Of four planes: a port down leaves three quarters, a plane silent besides leaves half; the
+    planes left carry the same."""
+    sim = Sim(planes=4, seed=6)
+    flow = connect(sim, 0, 2, memory=8 << 20)
+    stream = Stream(flow, window=16)
+    four = 2  # CAPACITY is of two planes
+    assert goodput([flow], [stream], 300 * MS, 450 * MS) >= 0.93 * four
+    flow.src.endpoint.set_port(2, False, sim.now)
+    sim.pump(flow.src)
+    assert goodput([flow], [stream], 500 * MS, 650 * MS) == pytest.approx(0.75 * four, rel=0.06)
+    assert demoted(flow) == set()  # the port explains what was on its way
+    for t1 in ("p0t1-0", "p0t1-1"):
+        sim.cut("p0t0-0", t1)
+    assert goodput([flow], [stream], 900 * MS, 1200 * MS) == pytest.approx(0.5 * four, rel=0.1)
+    sent = flow.src.endpoint.query_qp(flow.qpn).evs.planes
+    assert abs(sent[3].sent - sent[4].sent) <= PLANE_LEAD_PACKETS
+    flow.src.endpoint.set_port(2, True, sim.now)
+    sim.pump(flow.src)
+    for t1 in ("p0t1-0", "p0t1-1"):
+        sim.cut("p0t0-0", t1, cut=False)
+    assert goodput([flow], [stream], 3 * SEC, 3100 * MS) >= 0.93 * four
+    assert not stream.failed
 
 
 def test_total_loss_stops_at_the_floor_and_heals():
