@@ -244,13 +244,11 @@ void mrc_free(mrc_sw *sw) {
  * arrive before mrc_commit() are dropped as well, so that a half-filled pipeline never
  * sees a packet. */
 int mrc_load(mrc_sw *sw, const char *path, char *err, uint32_t errlen) {
-  void *dl = NULL;
-  const struct mrc_program *pr = NULL;
   if (sw->hooks) {
     snprintf(err, errlen, "the switch is part of a virtual network; load its program before");
     return ERR_STATE;
   }
-  dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!dl) {
     snprintf(err, errlen, "%s", dlerror());
     return ERR_SYS;
