@@ -16,7 +16,7 @@ from softswitch.p4.lower import lower
 from softswitch.p4.p4info import write_p4info
 from softswitch.p4.parser import parse
 from softswitch.p4.policy import WarningPolicy
-from softswitch.p4.preprocess import Preprocessor
+from softswitch.p4.preprocess import Preprocessor, read_source
 
 INCLUDE_DIR = Path(__file__).resolve().parent.parent / "p4include"
 """core.p4 and v1model.p4."""
@@ -47,9 +47,9 @@ def compile_file(
     Raises P4Error when the program is refused or a file cannot be read.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_source(path)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise P4Error([Diagnostic(str(path), 1, 1, f"cannot read: {reason}")]) from None
     return compile_text(text, path, include_dirs, defines)
 

@@ -29,6 +29,9 @@ MAX_INCLUDE_DEPTH = 64
 MAX_INCLUDES = 2_000
 """Files one program may include, each as often as it is included."""
 
+MAX_SOURCE = 16 << 20
+"""Bytes of a source file: nobody writes more, and /dev/zero has more."""
+
 _DIRECTIVES = (
     "include", "define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else",
     "endif", "error", "warning", "pragma", "line",
@@ -271,9 +274,9 @@ class Preprocessor:
                         f"includes nested deeper than {MAX_INCLUDE_DEPTH}"
                         + (f": '{name}' includes itself; put #ifndef around it" if cycle else ""),
                     )
-                text = path.read_text("utf-8")
+                text = read_source(path)
             except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+                reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise self.reporter.fail(shown, f"cannot read '{name}': {reason}") from None
             label = f"<{name}>" if system else str(path)
             source = SourceFile(label, plain(text), system=system)
@@ -367,6 +370,18 @@ class Preprocessor:
             found = any(p.is_file() for p, _ in self._candidates(name, quoted, file.directory))
             return found, i + 2 + end + 1
         return False, i + 2 + end + 1
+
+
+def read_source(path: Path) -> str:
+    """The text of a file of up to MAX_SOURCE bytes; raises OSError, or ValueError with why."""
+    with path.open("rb") as file:
+        data = file.read(MAX_SOURCE + 1)
+    if len(data) > MAX_SOURCE:
+        raise ValueError(f"longer than {MAX_SOURCE >> 20} MiB")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 text (byte {error.start})") from None
 
 
 def plain(text: str) -> str:

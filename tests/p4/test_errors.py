@@ -146,3 +146,14 @@ def test_not_utf8(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(P4Error, match="not UTF-8"):
         compile_file(path)
+
+
+def test_a_file_without_end() -> None:
+    with pytest.raises(P4Error, match="cannot read: longer than 16 MiB"):
+        compile_file(Path("/dev/zero"))
+
+
+def test_an_include_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.p4").write_bytes(b"abc\xff")
+    with pytest.raises(P4Error, match=r"cannot read 'a\.p4': not UTF-8 text \(byte 3\)"):
+        compile_text('#include "a.p4"\n', tmp_path / "m.p4")
