@@ -10,11 +10,11 @@ from p4.v1 import p4data_pb2, p4runtime_pb2
 
 from softswitch.engine import Engine
 from softswitch.p4rt import bytestrings, wire
+from softswitch.p4rt.entries import count
 from softswitch.p4rt.journal import Journal
 from softswitch.p4rt.meters import from_rates, refuse_color_counters, to_rates
 from softswitch.p4rt.schema import ArraySpec
 from softswitch.p4rt.status import Code, P4RTError, invalid, unimplemented
-from softswitch.p4rt.tables import count
 
 MODIFY = 2
 

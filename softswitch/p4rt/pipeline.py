@@ -26,13 +26,14 @@ from softswitch.engine.types import (
 from softswitch.p4rt import wire
 from softswitch.p4rt.arrays import Arrays
 from softswitch.p4rt.digests import Digests
+from softswitch.p4rt.entries import count
 from softswitch.p4rt.journal import Journal
 from softswitch.p4rt.meters import from_rates, refuse_color_counters, to_rates
 from softswitch.p4rt.pre import ReplicationStore
 from softswitch.p4rt.profiles import ProfileStore
 from softswitch.p4rt.schema import Schema
 from softswitch.p4rt.status import Code, P4RTError, invalid, unimplemented
-from softswitch.p4rt.tables import TableStore, count
+from softswitch.p4rt.tables import TableStore
 from softswitch.p4rt.valuesets import ValueSets
 
 INSERT, MODIFY, DELETE = 1, 2, 3
