@@ -24,6 +24,9 @@ MAX_LIST = 4096
 MAX_UNACKNOWLEDGED = 1 << 16
 """Data remembered per digest while no acknowledgement comes; the oldest are forgotten."""
 
+HOLD_NS = 5_000_000
+"""A stream of packets that all say the same costs one event in this time, in nanoseconds."""
+
 
 class DigestConfig(NamedTuple):
     """DigestEntry.Config, nanoseconds and messages."""
@@ -169,6 +172,12 @@ class Digests:
         body = wire.field_varint(1, digest_id) + wire.field_varint(2, self._list_id)
         body += b"".join(wire.field_bytes(3, encode(values)) for values in data)
         return wire.field_bytes(3, body + wire.field_varint(4, wall_ns))
+
+    def hold_ns(self) -> int:
+        """For how long the data plane may keep back what it told already: not at all when a
+        digest wants every message (no acknowledgements), else up to HOLD_NS."""
+        times = [digest.config.ack_timeout_ns for digest in self._enabled.values()]
+        return min([HOLD_NS, *times]) if times else 0
 
     def next_deadline(self) -> int | None:
         """When `due` has something new to give, or None."""

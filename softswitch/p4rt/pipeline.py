@@ -110,6 +110,7 @@ class Pipeline:
         self.replication = ReplicationStore(engine, priority_queues, journal)
         self.value_sets = ValueSets(engine, schema.value_sets, journal)
         self.digests = Digests(schema.digests, journal)
+        self._hold_digests()
         self.packet_in = schema.packet_in
         self.packet_out = schema.packet_out
         self._writers: Mapping[int, Callable[[int, bytes], None]] = {
@@ -133,9 +134,7 @@ class Pipeline:
             REGISTER: lambda kind, body: self.arrays.write_register(
                 kind, _parse(p4runtime_pb2.RegisterEntry, body)
             ),
-            DIGEST: lambda kind, body: self.digests.write(
-                kind, _parse(p4runtime_pb2.DigestEntry, body)
-            ),
+            DIGEST: self._write_digest,
         }
         self._readers: Mapping[int, Callable[[bytes], Iterator[bytes]]] = {
             TABLE: self._read_table,
@@ -311,6 +310,16 @@ class Pipeline:
                 if rates:
                     out += wire.field_bytes(2, from_rates(rates).SerializeToString())
                 yield wire.field_bytes(6, out)
+
+    # -- digests
+    def _write_digest(self, update_type: int, body: bytes) -> None:
+        self.journal.note(self._hold_digests)  # undone last, after the digest itself
+        self.digests.write(update_type, _parse(p4runtime_pb2.DigestEntry, body))
+        self._hold_digests()
+
+    def _hold_digests(self) -> None:
+        """Let the engine keep back like digests that could only be dropped here."""
+        self.engine.digest_hold(self.digests.hold_ns())
 
     # -- action profiles
     def _profile(self, profile_id: int) -> ProfileStore:

@@ -151,6 +151,9 @@ class FakeEngine:
         self.held += 1
         yield
 
+    def digest_hold(self, hold_ns: int) -> None:
+        self.digest_hold_ns = hold_ns
+
     # -- events
     def post(self, event: EngineEvent) -> None:
         self._events.put(event)

@@ -227,6 +227,8 @@ def test_digests(real: Real) -> None:
     config.config.max_timeout_ns = 1000
     config.config.ack_timeout_ns = 10**6
 
+    assert digests.hold_ns() == 0
+
     def learn(src: int, now: int) -> list[Any]:
         real.send(3, frame(src=src))
         for event in real.engine.events():
@@ -242,6 +244,8 @@ def test_digests(real: Real) -> None:
     assert real.code(INSERT, config) == Code.OK
     assert real.code(INSERT, config) == Code.ALREADY_EXISTS
     assert real.read(pb.DigestEntry()) == [config]
+    assert digests.hold_ns() == 10**6
+    real.engine.digest_hold(0)  # the engine's clock is not ours here
     assert learn(1, 0) == []
     assert digests.next_deadline() == 1000
     assert learn(1, 10) == []  # a duplicate
