@@ -35,9 +35,19 @@ def test_target_flags_before_the_dashes_and_defaults() -> None:
     assert options.cpu_port is None
 
 
+def test_roles_and_the_size_of_statuses() -> None:
+    line = "--no-p4 -- --role shell --role monitor --grpc-status-size 65536"
+    options = parse_args(line.split())
+    assert options.roles == ("shell", "monitor")
+    assert options.status_limit == 65536
+    assert parse_args(["--no-p4"]).roles == ()
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("--no-p4 --role=", "--role: '' is not the name of a role"),
+        ("--no-p4 --grpc-status-size 5", "--grpc-status-size: 5 is not in 1024..67108864"),
         ("", "a program is needed"),
         ("a.json b.json", "one program only"),
         ("a.json --no-p4", "--no-p4 starts without a program"),
