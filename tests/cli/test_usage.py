@@ -23,7 +23,7 @@ from mrclab.errors import EXIT_USAGE, UserError
         (["drill", "link-down", "--out", ""], "it is empty"),
         (["drill", "/tmp"], "is a folder"),
         (["drill", "link-down", "--seed", "-1"], "--seed"),
-        (["fabric", "--json", "--mermaid"], "not both"),
+        (["fabric", "--json", "--mermaid"], "goes alone"),
         (["fabric", "/tmp"], "folder"),
         (["up", "nope"], "two-plane"),
         (["exec", "h0"], "COMMAND"),
