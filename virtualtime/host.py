@@ -26,6 +26,8 @@ from softswitch.engine.net import PADDING, RECORD
 
 NEVER = (1 << 63) - 1
 MAX_REPORTED_ERRORS = 3
+MAX_IDLE_TURNS = 1000
+"""Turns at one nanosecond; more are a fault of the endpoint, and would never end."""
 Arrival = tuple[int, int, memoryview]
 """(time, port, frame)"""
 
@@ -127,13 +129,15 @@ class VirtualHost:
         loops = self.ops.loops
         wake = self.wake
         at, count = 0, len(arrivals)
+        idle, last = 0, -1
         while True:
             t = wake
             if at < count and arrivals[at][0] < t:
                 t = arrivals[at][0]
             if t >= until:
                 break
-            self.now = t
+            idle = idle + 1 if t == last else 0
+            self.now = last = t
             while at < count and arrivals[at][0] <= t:
                 _, number, frame = arrivals[at]
                 nic = self.by_number[number]
@@ -151,6 +155,8 @@ class VirtualHost:
                 at += 1
             try:
                 wake = self._turn(t)
+                if idle > MAX_IDLE_TURNS:
+                    raise RuntimeError("the endpoint wants its turn at once, again and again")
             except Exception as error:
                 self.report_error("turn", error)
                 wake = min(self._next_sample, t + 1_000_000)

@@ -29,9 +29,9 @@ workload:
   outstanding: 16
   memory: 32 MiB
 warmup: 200 ms
-duration: 1800 ms
+duration: 1200 ms
 timeline:
-  - {{{fault}, at: 500 ms, until: 1 s}}
+  - {{{fault}, at: 300 ms, until: 700 ms}}
 expect:
   memory_mismatches: {{at_most: 0}}
   bytes_missing: {{at_most: 0}}
@@ -104,7 +104,7 @@ def test_corrupted_frames_are_caught_by_the_icrc(two_plane, tmp_path: Path) -> N
 def test_a_broken_endpoint_fails(two_plane, tmp_path: Path) -> None:
     drill = short("fault: link_down, link: 'p0t0-0:p0t1-0'")
     summary = run(drill, two_plane, tmp_path, faults=("never_demote",))
-    assert summary.verdict == "pass" or "demote" in summary.why[0] or summary.why
+    assert summary.metrics["evs_assumed_bad"] == 0
     assert summary.metrics["evs_not_demoted"] > 0
 
 
