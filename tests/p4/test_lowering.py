@@ -158,3 +158,18 @@ def test_structs_and_tuples_in_selects(key: str) -> None:
     first, second, _ = start["transitions"]
     assert (first["value"], first["mask"]) == ("0x01000203", None)
     assert second["mask"] == "0x000000ff"
+
+
+def test_arguments_of_externs_and_operands_are_read_in_their_turn() -> None:
+    top = "bit<8> f(inout bit<8> p) { p = p + 1; return 5; } "
+    top += "bool g(inout H h) { h.a = 9; return true; }"
+    parts = {
+        "top": top,
+        "locals": "register<bit<8>>(4) r; H k;",
+        "apply": "r.write((bit<32>)hdr.h.a, f(hdr.h.a)); k = hdr.h; "
+        "m.t = { hdr.h.a, g(hdr.h) } == { k.a, true };",
+    }
+    machine = execute({A: 1}, **parts)
+    assert machine.fields["scalars", "meta.t"] == 1
+    (write,) = find(compiled(**parts).json, "register_write")
+    assert write["parameters"][1]["value"][0] == "scalars"

@@ -203,8 +203,8 @@ class ExprLowering(LowerBase, ABC):
         if isinstance(b, v.Leaf):
             b = self.settle(b, ctx.into(effects), right.span)
         if effects:
-            if isinstance(a, v.Leaf) and not isinstance(a, v.Const):
-                a = self.save(a, ctx, left.span)
+            if _moves(a):
+                a = self.copy(a, ctx, left.span)
             ctx.out.extend(effects)
         return a, b
 

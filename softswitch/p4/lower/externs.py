@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 from softswitch.p4 import ast, fold
 from softswitch.p4 import types as t
@@ -13,6 +15,7 @@ from softswitch.p4.lower.base import Context
 from softswitch.p4.lower.calls import CallLowering
 from softswitch.p4.lower.model import Digest, Statement
 from softswitch.p4.lower.storage import control_plane_name
+from softswitch.p4.walk import walk
 
 _PIPELINES = ("ingress", "egress")
 
@@ -31,14 +34,29 @@ class ExternLowering(CallLowering):
                 e, f"'{name}' can be called in ingress and egress only, not in {ctx.where}"
             )
         self.model.calls_externs |= ctx.where != "parser"
-        found = method(e, args, ctx)
+        found = self._in_order(e, lambda: method(e, args, ctx))
         return found if isinstance(found, v.Value) else v.Nothing()
+
+    held = False
+    """Does an argument of the call at hand run code? Then the others are copied as they come."""
+
+    def _in_order(self, e: ast.Call, make: Callable[[], Any]) -> Any:
+        """Lower a call so that its arguments are read from left to right."""
+        outer = self.held
+        given = [a.expr for a in e.args if a.expr is not None]
+        calls = (n for n in walk(*given) if isinstance(n, ast.Call))
+        self.held = any(n.kind == "function" for n in calls)
+        try:
+            return make()
+        finally:
+            self.held = outer
 
     def arg(self, expr: ast.Expr | None, ctx: Context, span: Span) -> v.Leaf:
         """A numeric argument, as a plain field, constant or action data."""
         if expr is None:
             raise self.fail(span, "'_' is not supported here")
-        return self.simple(self.leaf(expr, ctx), ctx, expr.span)
+        found = self.simple(self.leaf(expr, ctx), ctx, expr.span)
+        return self.save(found, ctx, span) if self.held and isinstance(found, v.Field) else found
 
     def constant_arg(self, expr: ast.Expr | None, ctx: Context, span: Span) -> int:
         """An argument that has to be a compile-time number."""
@@ -112,7 +130,7 @@ class ExternLowering(CallLowering):
                 value_ = leaf.value & ((1 << bits) - 1)
                 found.append({"type": "hexstr", "value": v.hexstr(value_, bits), "bitwidth": bits})
                 continue
-            if not isinstance(leaf, v.Field):
+            if not isinstance(leaf, v.Field) or (self.held and allow_temporaries):
                 if not allow_temporaries:
                     raise self.fail(
                         span, "checksums are computed over fields, not over expressions"
@@ -322,7 +340,7 @@ class ExternLowering(CallLowering):
                 e, f"'{kind}' can be used in ingress and egress only, not in {ctx.where}"
             )
         instance.used = True
-        handler(e, instance, method, args, ctx)
+        self._in_order(e, lambda: handler(e, instance, method, args, ctx))
         return v.Nothing()
 
     @abstractmethod
