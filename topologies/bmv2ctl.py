@@ -32,7 +32,9 @@ OCCUPANCY = "occupancy"
 """Register of mrc_fabric.p4: data packets that wait, by egress port."""
 
 MS = 1_000_000
-SETTLED_NS = 50 * MS
+SETTLED_NS = 250 * MS
+"""Longer than hosts hold a frame in place of the links' delay: what they answer then would
+move the counters again, after a moment in which all seems still."""
 FRESH_NS = 5 * MS
 """One dump of the kernel's counters serves all switches that ask within this time."""
 TURNS_KEPT = 4096
