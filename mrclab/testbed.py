@@ -30,6 +30,7 @@ from mrclab.mrccontroller import MrcControllerProcess
 from mrclab.namespace import STATE_DIR
 from mrclab.program import compiled
 from mrclab.progress import Steps
+from softswitch.ctl import CtlClient
 from topologies.bmv2 import Bmv2Backend
 from topologies.bmv2 import version as bmv2_version
 from topologies.builder import BuildError, build
@@ -163,7 +164,14 @@ class Testbed:
             raise LabVoid(f"{error}; a busy or small machine does this, try again") from None
         except (BuildError, ControllerError) as error:
             raise UserError(str(error)) from None
+        self._forget_bring_up()
         self._write_state()
+
+    def _forget_bring_up(self) -> None:
+        """How late queues were served while everything started is not the drill's fidelity."""
+        for ctl in self.ctl.values():
+            if isinstance(ctl, CtlClient):
+                ctl.stats(reset=True)
 
     def _backend(self) -> Backend:
         def ended(name: str, status: int) -> None:
