@@ -113,10 +113,15 @@ class Crossing:
     def must_demote(self, key: Key, outage: Outage) -> bool:
         """True when the endpoint itself has to leave the EV: it crosses a faulty link and no
         switch avoids it. Failover groups avoid a dead uplink (there are others to choose
-        from); nothing avoids a dead downlink, the only one to that T0."""
-        guarded = self._view.failover_groups and outage.kind == "link_down"
+        from); nothing avoids a dead downlink, the only one to that T0. A NIC's own port that
+        is down is known at both ends, and its plane is left without giving up any EV."""
+        down = outage.kind == "link_down"
+        guarded = self._view.failover_groups and down
         return any(
-            link in outage.links and not (upward and guarded) for link, upward in self.way(key)
+            link in outage.links
+            and not (upward and guarded)
+            and not (down and self._view.links[link].a.is_host)
+            for link, upward in self.way(key)
         )
 
 

@@ -101,6 +101,14 @@ def test_corrupted_frames_are_caught_by_the_icrc(two_plane, tmp_path: Path) -> N
     assert max(dropped) > 0
 
 
+def test_a_nic_port_that_is_down_needs_no_ev_given_up(two_plane, tmp_path: Path) -> None:
+    summary = run(short("fault: link_down, link: 'h0:p1t0-0'"), two_plane, tmp_path)
+    assert summary.verdict == "pass", summary.why
+    assert summary.metrics["evs_not_demoted"] == 0
+    assert 0.45 < summary.metrics["goodput_kept"] < 0.56  # half the ports, and one sample's blur
+    assert summary.metrics["goodput_lost"] == 1 - summary.metrics["goodput_kept"]
+
+
 def test_a_broken_endpoint_fails(two_plane, tmp_path: Path) -> None:
     drill = short("fault: link_down, link: 'p0t0-0:p0t1-0'")
     summary = run(drill, two_plane, tmp_path, faults=("never_demote",))
