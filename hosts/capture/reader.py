@@ -6,6 +6,7 @@ what of a packet is Ethernet, IP or neither.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ LINKTYPE_LINUX_SLL2 = 276
 # Where the two "cooked" headers of `tcpdump -i any` keep the EtherType, and their length.
 _COOKED = {LINKTYPE_LINUX_SLL: (14, 16), LINKTYPE_LINUX_SLL2: (0, 20)}
 
+_PCAP_HEADER, _PCAP_RECORD = 24, 16  # bytes before the first packet, and before each
+_INTERFACE_BLOCK = 1  # of a pcapng
+MAX_PACKET = 65535  # of which Scapy reads packets
 MAGICS = (
     b"\xd4\xc3\xb2\xa1",
     b"\xa1\xb2\xc3\xd4",
@@ -47,7 +51,9 @@ class Captured:
     start: Start | None
     """None: neither Ethernet nor IP (ARP in a cooked capture, or a foreign link type)."""
     wire_length: int
-    """Bytes on the wire; more than len(data) when the capture was cut (snap length)."""
+    """Bytes on the wire; more than `kept` when the capture was cut (snap length)."""
+    kept: int
+    """Bytes of it that the file holds."""
 
 
 def is_capture(head: bytes) -> bool:
@@ -57,15 +63,26 @@ def is_capture(head: bytes) -> bool:
 
 def read_capture(path: Path) -> Iterator[Captured]:
     """Every packet in file order. Raises CaptureError, also in the middle of a damaged file."""
-    from scapy.error import Scapy_Exception
+    from scapy.error import Scapy_Exception, log_runtime
     from scapy.utils import RawPcapReader
 
     number = 0
+    log_runtime.setLevel(logging.ERROR)  # what it warns of is raised below, with the file's name
     try:
         with RawPcapReader(str(path)) as reader:
+            _no_limit(reader)
+            at = _PCAP_HEADER
             for data, meta in reader:
                 number += 1
+                kept = getattr(meta, "caplen", 0)
+                if len(data) < min(kept, MAX_PACKET):
+                    raise CaptureError(f"{path}: ends in the middle of packet {number}")
+                at += _PCAP_RECORD + kept
                 yield _captured(number, bytes(data), meta, reader)
+            if not hasattr(reader, "blocktypes") and reader.f.tell() != at:
+                raise CaptureError(f"{path}: ends in the middle of packet {number + 1}")
+    except CaptureError:
+        raise
     except (Scapy_Exception, EOFError, ValueError, TypeError, IndexError, KeyError) as error:
         where = f" after packet {number}" if number else ""
         raise CaptureError(f"{path}: not a readable pcap or pcapng{where}: {error}") from None
@@ -73,10 +90,29 @@ def read_capture(path: Path) -> Iterator[Captured]:
         raise CaptureError(f"{path}: {error.strerror or error}") from None
 
 
+def _no_limit(reader: Any) -> None:
+    """Of simple packet blocks Scapy keeps no byte when the interface's snap length is 0, which
+    means no limit (draft-ietf-opsawg-pcapng, 4.2 and 4.4)."""
+    blocks = getattr(reader, "blocktypes", None)
+    if blocks is None:
+        return
+    describe = blocks[_INTERFACE_BLOCK]
+
+    def described(block: bytes, size: int) -> None:
+        describe(block, size)
+        linktype, snaplen, *rest = reader.interfaces[-1]
+        reader.interfaces[-1] = (linktype, snaplen or MAX_PACKET, *rest)
+
+    blocks[_INTERFACE_BLOCK] = described
+
+
 def _captured(number: int, data: bytes, meta: Any, reader: Any) -> Captured:
     linktype = getattr(meta, "linktype", getattr(reader, "linktype", None))
+    if isinstance(linktype, int):
+        linktype &= 0xFFFF  # above: whether frames end with their check sequence
     time_ns = _time_ns(meta, nano=getattr(reader, "nano", False))
     name = getattr(meta, "ifname", None)
+    kept = len(data)
     if isinstance(name, bytes):
         name = name.decode(errors="replace")
     start: Start | None = None
@@ -89,7 +125,7 @@ def _captured(number: int, data: bytes, meta: Any, reader: Any) -> Captured:
         kind = int.from_bytes(data[at : at + 2], "big")
         start = "ip" if kind in (ETHERTYPE_IPV4, ETHERTYPE_IPV6) else None
         data = data[size:]
-    return Captured(number, time_ns, name, data, start, int(getattr(meta, "wirelen", len(data))))
+    return Captured(number, time_ns, name, data, start, int(meta.wirelen), kept)
 
 
 def _time_ns(meta: Any, *, nano: bool) -> int | None:

@@ -2,7 +2,8 @@
 
 What decode gave comes back byte for byte. Lengths, checksums, iCRC, pad and most fields may be
 left out: they are computed or 0 (BTH: p_key 0xFFFF, ts and pad as the rest needs them). An
-`icrc` of null means "cut before the iCRC": headers may then be missing too.
+`icrc` of null means "cut before the iCRC": headers may then be missing too. Names that no
+packet has, and values that do not fit their fields, are refused.
 """
 
 from __future__ import annotations
@@ -14,17 +15,48 @@ from typing import Any
 from hosts.wire.constants import (
     ETHERTYPE_IPV4,
     ETHERTYPE_IPV6,
+    ETHERTYPE_VLAN,
     NEXT_HEADER_IPV6,
     NEXT_HEADER_ROUTING,
     NEXT_HEADER_UDP,
     UDP_PORT,
     EvPacking,
 )
-from hosts.wire.decode import HEADERS, headers_after_bth, ones_complement_sum
+from hosts.wire.decode import HEADERS, headers_after_bth
+from hosts.wire.decode_ip import ones_complement_sum
 from hosts.wire.entropy import split_ev
 from hosts.wire.headers import Header
 from hosts.wire.icrc import icrc_ip
 from hosts.wire.template import mac_bytes
+
+_TEXT = 0
+
+
+def _widths(spec: str) -> dict[str, int]:
+    return {name: int(bits or _TEXT) for name, _, bits in (w.partition(":") for w in spec.split())}
+
+
+_V6 = _widths(
+    "version:4 dscp:6 ecn:2 flow_label:20 payload_length:16 next_header:8 hop_limit:8 src dst"
+)
+_LAYERS = {
+    "eth": _widths("dst src type:16"),
+    "vlan": _widths("pcp:3 dei:1 vid:12 type:16"),
+    "outer_ipv6": _V6,
+    "srh": _widths(
+        "next_header:8 hdr_ext_len:8 routing_type:8 segments_left:8 "
+        "last_entry:8 flags:8 tag:16 segments tlvs"
+    ),
+    "ipv6": _V6,
+    "ipv4": _widths(
+        "version:4 ihl:4 dscp:6 ecn:2 total_length:16 id:16 fragment:16 ttl:8 protocol:8 "
+        "checksum:16 src dst options"
+    ),
+    "udp": _widths("sport:16 dport:16 length:16 checksum:16"),
+}
+"""Bits of each field of the layers below BTH; 0: text."""
+_PLAIN = {"ev": 32, "icrc": 32, "payload": _TEXT, "pad_bytes": _TEXT, "rest": _TEXT}
+_IGNORED = ("icrc_ok", "problems", "capture")
 
 
 class EncodeError(ValueError):
@@ -41,7 +73,48 @@ def encode(fields: dict[str, Any], *, packing: EvPacking = EvPacking.LABEL_HIGH)
         raise EncodeError(f"packet: {error}") from None
 
 
+def _check(fields: dict[str, Any]) -> None:
+    """Refuses names that no packet has, and numbers that do not fit (below BTH)."""
+    for key, value in fields.items():
+        if key in _IGNORED or (key == "icrc" and value is None):
+            continue
+        if key in _PLAIN:
+            _check_field(key, value, _PLAIN[key])
+        elif key in _LAYERS:
+            listed = value if key == "vlan" and isinstance(value, list) else [value]
+            for layer in listed:
+                _check_layer(key, layer)
+        elif key not in HEADERS:
+            known = ", ".join((*_LAYERS, *HEADERS, *_PLAIN))
+            raise EncodeError(f"{key}: unknown key; known: {known}")
+        elif not isinstance(value, dict):
+            raise EncodeError(f"{key}: {value!r} is not an object")
+    if "ipv4" in fields and ("ipv6" in fields or "outer_ipv6" in fields):
+        raise EncodeError("ipv4: beside IPv6; a packet has one of them")
+
+
+def _check_layer(key: str, layer: Any) -> None:
+    if not isinstance(layer, dict):
+        raise EncodeError(f"{key}: {layer!r} is not an object")
+    widths = _LAYERS[key]
+    for name, value in layer.items():
+        if name not in widths:
+            raise EncodeError(f"{key}.{name}: unknown field; known: {', '.join(widths)}")
+        _check_field(f"{key}.{name}", value, widths[name])
+
+
+def _check_field(name: str, value: Any, width: int) -> None:
+    if width == _TEXT:
+        if not isinstance(value, (str, list)):
+            raise EncodeError(f"{name}: {value!r} is not text")
+    elif not isinstance(value, int) or isinstance(value, bool):
+        raise EncodeError(f"{name}: {value!r} is not an integer")
+    elif not 0 <= value < 1 << width:
+        raise EncodeError(f"{name}: {value} does not fit {width} bits")
+
+
 def _encode(fields: dict[str, Any], packing: EvPacking) -> bytes:
+    _check(fields)
     tail = _from_bth(fields)
     icrc_absent = _cut(fields)
     rest = bytes.fromhex(fields.get("rest", ""))
@@ -93,9 +166,7 @@ def _header(key: str, given: dict[str, Any]) -> bytes:
     layout, _, _ = HEADERS[key]
     values = dict(given)
     if key == "seth" and "probe_id" in values:
-        probe_id = values.pop("probe_id")
-        if values.get("pr"):
-            values["ack_psn_offset"] = probe_id
+        values["ack_psn_offset"] = _probe_id(values)
     names = layout._fields
     unknown = sorted(set(values) - set(names))
     if unknown:
@@ -117,6 +188,22 @@ def _header(key: str, given: dict[str, Any]) -> bytes:
         if back[name] != value and not (key == "seth" and name == "ack_psn_offset"):
             raise EncodeError(f"{key}.{name}: {value} does not fit")
     return raw
+
+
+def _probe_id(seth: dict[str, Any]) -> int:
+    """Takes `probe_id` out: the same 16 bits as ack_psn_offset, when pr is 1 (section 2.3)."""
+    probe_id = seth.pop("probe_id")
+    offset = seth.get("ack_psn_offset", probe_id)
+    if not isinstance(probe_id, int) or not 0 <= probe_id < 1 << 16:
+        raise EncodeError(f"seth.probe_id: {probe_id!r} does not fit 16 bits")
+    if not seth.get("pr"):
+        raise EncodeError("seth.probe_id: only with pr = 1")
+    if isinstance(offset, int) and offset & 0xFFFF != probe_id:
+        raise EncodeError(
+            f"seth.probe_id {probe_id} and seth.ack_psn_offset {offset} are the same 16 bits: "
+            "leave one out"
+        )
+    return probe_id
 
 
 def _alone(layout: type[Header], name: str, value: int) -> bytes | None:
@@ -223,13 +310,17 @@ def _outer(fields: dict[str, Any], inner: bytes, packing: EvPacking) -> bytes:
 
 
 def _ethernet(fields: dict[str, Any], outer: bytes) -> bytes:
+    tags = fields.get("vlan", [])
     if "eth" not in fields:
+        if tags:
+            raise EncodeError("vlan: no eth to carry it")
         return outer
     eth = fields["eth"]
     kind = ETHERTYPE_IPV4 if "ipv4" in fields else ETHERTYPE_IPV6
-    return (
-        mac_bytes(eth["dst"])
-        + mac_bytes(eth["src"])
-        + int(eth.get("type", kind)).to_bytes(2, "big")
-        + outer
-    )
+    following = [ETHERTYPE_VLAN] * len(tags) + [kind]
+    out = [mac_bytes(eth["dst"]), mac_bytes(eth["src"])]
+    out.append(struct.pack("!H", eth.get("type", following[0])))
+    for tag, default in zip(tags, following[1:], strict=True):
+        tci = tag.get("pcp", 0) << 13 | tag.get("dei", 0) << 12 | tag.get("vid", 0)
+        out.append(struct.pack("!HH", tci, tag.get("type", default)))
+    return b"".join((*out, outer))

@@ -64,7 +64,7 @@ def _field(key: str, name: str, value: Any) -> str:
     if not isinstance(value, int):
         return f"{name}={value}"
     digits = _HEX.get(name)
-    if key not in ("eth",) and name == "type":
+    if key not in ("eth", "vlan") and name == "type":
         digits = None  # the MRC headers' own small `type`
     shown = f"{value:#0{digits + 2}x}" if digits else str(value)
     meaning = _meaning(key, name, value)
@@ -100,7 +100,10 @@ def lines(packet: dict[str, Any], *, payload: bool = False) -> Iterator[str]:
     for key, value in packet.items():
         if key in ("problems", "icrc_ok", "capture"):
             continue
-        if isinstance(value, dict):
+        if key == "vlan":
+            for tag in value:
+                yield _wrap(key, " ".join(_field(key, name, v) for name, v in tag.items()))
+        elif isinstance(value, dict):
             yield _wrap(key, " ".join(_field(key, name, v) for name, v in value.items()))
         elif key == "ev":
             yield _wrap(key, f"{value:#010x}")

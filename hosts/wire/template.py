@@ -300,7 +300,7 @@ class FlowTemplate:
         if self._v6:
             ip = struct.pack("!IH34s", 0x60000000 | tc << 20 | label, length, self._addresses)
         else:
-            if label and self._packing != EvPacking.LABEL20:
+            if label and (self._packing != EvPacking.LABEL20 or label > 0xFFFF):
                 raise ValueError(f"EV {ev:#x}: IPv4 carries only its source port half")
             ip = self._ipv4(tc, IPV4_BYTES + length)
         crc = crc32(tail, start) ^ delta

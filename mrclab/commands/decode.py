@@ -17,6 +17,8 @@ PACKINGS = ("label-high", "sport-high", "label20")
 # Larger is no hex text that anybody pasted.
 MAX_TEXT_BYTES = 64 << 20
 
+Decoder = Callable[..., dict[str, Any]]
+"""(bytes, what they begin with, size on the wire) to a packet."""
 Packets = Iterator[tuple[str, dict[str, Any]]]
 
 
@@ -73,12 +75,13 @@ def decode_command(
     from hosts.wire.decode import decode
     from hosts.wire.show import lines, summary
 
-    def decoded(data: bytes, begins: str) -> dict[str, Any]:
+    def decoded(data: bytes, begins: str, size: int | None = None) -> dict[str, Any]:
         return decode(
             data,
             begins,  # type: ignore[arg-type]
             packing=_packing(packing),
             bth_icrc={"auto": None, "yes": True, "no": False}[icrc],
+            size=size,
         )
 
     bad = shown = 0
@@ -105,7 +108,7 @@ def _packing(name: str) -> Any:
 def _read(
     packets: tuple[str, ...],
     start: str,
-    decoded: Callable[[bytes, str], dict[str, Any]],
+    decoded: Decoder,
     everything: bool,
 ) -> Packets:
     """(title, decoded packet) of all that the arguments name, in their order."""
@@ -162,22 +165,17 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _capture(
-    path: Path, decoded: Callable[[bytes, str], dict[str, Any]], everything: bool
-) -> Packets:
+def _capture(path: Path, decoded: Decoder, everything: bool) -> Packets:
     from hosts.capture.reader import CaptureError, read_capture
 
     foreign = 0
     try:
         for item in read_capture(path):
-            packet = decoded(item.data, item.start or "frame")
+            missing = item.wire_length - item.kept
+            packet = decoded(item.data, item.start or "frame", len(item.data) + max(0, missing))
             if not everything and (item.start is None or not _is_mrc(packet)):
                 foreign += 1
                 continue
-            if item.wire_length > len(item.data) and item.start == "frame":
-                packet["problems"].append(
-                    f"capture: {len(item.data)} of {item.wire_length} bytes were kept"
-                )
             title = f"packet {item.number}"
             capture: dict[str, Any] = {"number": item.number}
             if item.time_ns is not None:
@@ -188,6 +186,9 @@ def _capture(
             if item.interface:
                 capture["interface"] = item.interface
                 title += f"  {item.interface}"
+            if missing > 0:
+                capture |= {"kept": item.kept, "length": item.wire_length}
+                title += f"  ({item.kept} of {item.wire_length} bytes kept)"
             yield title, {"capture": capture, **packet}
     except CaptureError as error:
         raise UserError(str(error)) from None
@@ -295,4 +296,5 @@ def _write(path: Path, frames: list[tuple[dict[str, Any], bytes]]) -> None:
             capture = packet.get("capture", {})
             kind = LINKTYPE_ETHERNET if "eth" in packet else LINKTYPE_RAW
             interface = writer.interface(str(capture.get("interface", "mrclab")), kind)
-            writer.packet(interface, int(capture.get("time_ns", 0)), data)
+            length = max(len(data), int(capture.get("length", 0)))
+            writer.packet(interface, int(capture.get("time_ns", 0)), data, wire_length=length)

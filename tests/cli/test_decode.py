@@ -11,6 +11,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.utils import wrpcap
 
 from hosts.capture.reader import read_capture
+from hosts.capture.writer import PcapngWriter
 from mrclab.commands.decode import decode_command, encode_command
 from mrclab.errors import UserError
 from tests.wire.test_parse import FRAMES
@@ -126,3 +127,19 @@ def test_bad_json_is_one_line(text: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         encode(text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_capture_that_kept_the_headers(tmp_path: Path) -> None:
+    """Snap length: told beside the packet, no problem of it, and kept by encode."""
+    path, out = tmp_path / "x.pcapng", tmp_path / "y.pcapng"
+    with path.open("wb") as file:
+        writer = PcapngWriter(file)
+        writer.packet(writer.interface("nic"), 5, DATA[:100], wire_length=len(DATA))
+    done = decode("--check", "--json", str(path))
+    assert done.return_value == 0
+    packet = json.loads(done.stdout)
+    assert (packet["capture"]["kept"], packet["capture"]["length"]) == (100, len(DATA))
+    assert f"(100 of {len(DATA)} bytes kept)" in decode(str(path)).stdout
+    encode(done.stdout, "--pcap", str(out))
+    (item,) = read_capture(out)
+    assert (item.data, item.wire_length) == (DATA[:100], len(DATA))

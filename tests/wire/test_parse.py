@@ -167,6 +167,8 @@ def test_template_refuses_nonsense() -> None:
         FLOW.control(0x11, 0, 0, 0, 0, 0, b"")
     with pytest.raises(ValueError, match="IPv4 carries only"):
         template(4).ack(46, 0x00010002, 17, 1, Aeth(0x1F, 1))
+    with pytest.raises(ValueError, match="IPv4 carries only"):
+        template(4, EvPacking.LABEL20).ack(46, 0x10002, 17, 1, Aeth(0x1F, 1))
 
 
 def test_opcode_table_is_complete() -> None:
