@@ -28,6 +28,8 @@ HISTORY = 256
 IMMS_MAX = 150
 END_NS = 120_000_000_000
 """Virtual time after which an honest network must have brought everything through."""
+RESTLESS = 20
+"""Turns without a frame and without time passing that an endpoint may ask for."""
 STEPS_NS = (1_000, HOP_NS, 5 * HOP_NS, 300_000, 3_000_000)
 
 
@@ -339,15 +341,20 @@ class World:
         end = self.now + HOP_NS
         for side in self.sides:
             now = self.now
+            idle = 0
             while True:
-                for port, frame in side.endpoint.frames_to_send(now):
+                frames = side.endpoint.frames_to_send(now)
+                for port, frame in frames:
                     self.frames += 1
                     watch_sent(self, side, frame)
                     self.wire.append((1 - side.index, port, frame))
                 due = side.endpoint.next_deadline()
                 if due is None or due > end:
                     break
-                now = max(due, now + 1)
+                idle = 0 if frames or due > now else idle + 1
+                if idle > RESTLESS:
+                    raise Violation(f"side {side.index}: due again and again, nothing to do")
+                now = max(due, now)
                 side.endpoint.on_deadline(now)
             side.take_events()
         self.now = end
