@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hosts.agent.control import Later
 from hosts.agent.settings import parse
 from softswitch.engine.net import records
 from virtualtime.host import NEVER, VirtualHost, virtual_config
@@ -47,6 +48,7 @@ def test_what_is_sent_at_once_goes_out_as_records(host: VirtualHost) -> None:
     host.run(S + 1)
     found = records(memoryview(b"".join(host.outgoing)))
     assert [(t, nic) for t, nic, _ in found] == [(S, 7)] * 2
+    assert isinstance(reply, Later)
     assert reply.reply == {"ok": True, "sent": 2, "errors": 0}
 
 
