@@ -167,7 +167,7 @@ def _metrics(
     rates = {name: 8 * delivered.rate(window) for name, window in _windows(phases).items()}
     wire = wire_capacity(view, pairs)
     kept = rates["during"] / rates["before"] if phases.outages and rates["before"] else None
-    worst = max(steers, key=lambda item: item.rtts, default=None)
+    worst = max(steers, key=lambda item: item.duration, default=None)
     metrics: Metrics = {
         "goodput_share_before": rates["before"] / capacity if capacity else 0.0,
         "goodput_share_during": rates["during"] / left if left and phases.outages else None,

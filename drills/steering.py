@@ -42,8 +42,9 @@ class Steering:
         return max(0, self.last_sent - self.first_loss)
 
     @property
-    def rtts(self) -> float:
-        return self.duration / self.loaded_rtt if self.loaded_rtt else float("inf")
+    def rtts(self) -> float | None:
+        """The duration in loaded RTTs; None when no RTT was measured before the fault."""
+        return self.duration / self.loaded_rtt if self.loaded_rtt else None
 
 
 def loaded_rtt(events: Iterable[Event], phases: Phases) -> int:

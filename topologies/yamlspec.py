@@ -127,6 +127,9 @@ def nearest(name: object, candidates: Iterable[str]) -> str | None:
     if not isinstance(name, str):
         return None
     by_folded = {c.casefold(): c for c in candidates}
+    turned = ":".join(reversed(name.split(":")))  # a link written from its other end
+    if turned.casefold() in by_folded:
+        return by_folded[turned.casefold()]
     hits = difflib.get_close_matches(name[:100].casefold(), by_folded, n=1, cutoff=0.5)
     return by_folded[hits[0]] if hits else None
 

@@ -162,8 +162,10 @@ def fabric_command(
       ./lab fabric mine.yaml --mermaid
     """
     if list_:
-        for name in catalog_names():
-            print(f"{name:<16}{load_spec(name).description}")
+        names = catalog_names()
+        width = max(map(len, names), default=0) + 2
+        for name in names:
+            print(f"{name:<{width}}{load_spec(name).description}")
         return
     asked = [o for o, given in (("--ev", ev is not None), ("--link", bool(link))) if given]
     if mermaid_ and (json_ or asked):

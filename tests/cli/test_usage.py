@@ -37,6 +37,14 @@ def test_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture
     assert err.count("\n") == 1
 
 
+def test_the_list_of_fabrics_is_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    width = max(len(line.split()[0]) for line in lines) + 2
+    assert any(line.startswith("eight-plane-small  ") for line in lines)
+    assert all(line[:width].endswith("  ") and line[width] != " " for line in lines)
+
+
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == EXIT_USAGE
     assert "\n  drill " in capsys.readouterr().err

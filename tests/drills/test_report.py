@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drills.events import Event
 from drills.report import number, render
 from tests.drills.synthetic import SyntheticRun
 
@@ -102,6 +103,19 @@ def test_a_run_without_phases_still_has_a_report() -> None:
     text = page(edit=lambda events: [e for e in events if e.type != "phase"])
     assert ">VOID<" in text
     assert "<svg" not in text
+
+
+def test_a_steering_time_without_a_round_trip_has_a_report() -> None:
+    """A fault at the very beginning: no RTT was measured before it (once an OverflowError)."""
+    run = SyntheticRun(
+        edit=lambda events: [
+            Event(e.t, e.src, e.type, {**e.data, "rtt_ns": 0}) if e.type == "sample" else e
+            for e in events
+        ]
+    )
+    summary = run.judged()
+    assert summary.metrics["steer_rtts"] is None
+    assert "not measured" in render(summary, run.events(), run.drill, run.view)
 
 
 def test_text_from_outside_is_escaped() -> None:

@@ -113,6 +113,8 @@ def test_unknown_names_suggest() -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(UnknownNameError, match="no link"):
         two.link("h9:p0t0-0")
+    with pytest.raises(UnknownNameError, match="did you mean 'p0t0-0:p0t1-1'"):
+        two.link("p0t1-1:p0t0-0")  # from its other end
 
 
 def test_plans_are_equal_for_equal_specs() -> None:
