@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from drills.measures import MEASURES, NAMING
+from drills.transport import TransportSpec
 from topologies.units import Duration, Share, Size, format_duration, format_size
 from topologies.yamlspec import (
     Bool,
@@ -201,6 +202,9 @@ class Drill(SpecModel):
     about: Str = ""
     fabric: Str = "two-plane"
     workload: Workload
+    transport: TransportSpec = TransportSpec()
+    transport_of: dict[str, TransportSpec] = Field(default_factory=dict)
+    """By host, instead of `transport`: two vendors in one fabric."""
     warmup: Duration = 500 * MS
     """From the start of the workload until it counts as steady."""
     duration: Duration
@@ -248,6 +252,10 @@ class Drill(SpecModel):
                     )
         return self
 
+    def transport_at(self, host: str) -> TransportSpec:
+        """What a host's endpoint is set to."""
+        return self.transport_of.get(host, self.transport)
+
     def expectations(self, failover_groups: bool) -> Expectations:
         """The bounds that apply, in the order of the file."""
         variant = self.variants.get("failover_groups") if failover_groups else None
@@ -279,6 +287,12 @@ def check_names(drill: Drill, links: Collection[str], hosts: Collection[str]) ->
                 raise document.error(
                     at, f"no host {host!r} in {drill.fabric}; {suggest(host, hosts)}"
                 )
+    for host in drill.transport_of:
+        if host not in hosts:
+            raise document.error(
+                ("transport_of", host),
+                f"no host {host!r} in {drill.fabric}; {suggest(host, hosts)}",
+            )
     switches = {end for link in links for end in link.split(":")} - set(hosts)
     for i, fault in enumerate(drill.timeline):
         if isinstance(fault, SwitchDown):

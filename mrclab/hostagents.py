@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from hosts.agent.client import AgentClient, AgentError
-from hosts.agent.planned import agent_config
+from hosts.agent.planned import Transport, agent_config
 from mrclab import ROOT
 from mrclab.errors import UserError
 from topologies.plan import HostPlan, Plan
@@ -45,10 +45,13 @@ class HostAgents:
         run_dir: Path,
         *,
         rx_delay_ns: int = 0,
+        transport: Callable[[str], Transport] | None = None,
     ) -> None:
         """`pids`: a process in each host's namespaces, by host name. `rx_delay_ns`: how long
-        hosts hold what arrives, in place of a propagation delay that the switches lack."""
+        hosts hold what arrives, in place of a propagation delay that the switches lack.
+        `transport`: a drill's choices by host."""
         self._rx_delay_ns = rx_delay_ns
+        self._transport = transport
         self._plan = plan
         self._pids = pids
         self._sockets = socket_dir
@@ -64,7 +67,12 @@ class HostAgents:
         for host in self._plan.hosts.values():
             config = folder / f"{host.name}.json"
             values = agent_config(
-                self._plan, host.name, seed=seed, faults=faults, rx_delay_ns=self._rx_delay_ns
+                self._plan,
+                host.name,
+                seed=seed,
+                faults=faults,
+                rx_delay_ns=self._rx_delay_ns,
+                transport=self._transport(host.name) if self._transport is not None else None,
             )
             config.write_text(json.dumps(values, indent=2))
             self.event_files[host.name] = folder / f"{host.name}.events.jsonl"

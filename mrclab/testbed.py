@@ -11,7 +11,7 @@ import json
 import os
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from controller.errors import ControllerError, SelfTestError
 from controller.fabric import FabricController
 from controller.selftest import Report, SelfTest
 from hosts.agent.client import AgentClient
+from hosts.agent.planned import Transport
 from mrclab import ROOT
 from mrclab.doctor import git_version
 from mrclab.errors import LabVoid, UserError
@@ -76,11 +77,12 @@ class Testbed:
         faults: Sequence[str] = (),
         self_test: bool = True,
         mrc: bool = False,
+        transport: Callable[[str], Transport] | None = None,
         steps: Steps | None = None,
         command: str = "",
     ) -> None:
         """`faults`: ways to break the endpoint on purpose (hosts/core/faults.py). `mrc`: run the
-        MRC controller too."""
+        MRC controller too. `transport`: a drill's choices of the endpoints, by host."""
         self.plan = plan
         self.run_id = run_id
         self.run_dir = run_dir
@@ -93,6 +95,7 @@ class Testbed:
         self._faults = tuple(faults)
         self._self_test = self_test
         self._mrc = mrc
+        self._transport = transport
         self._mrc_controller: MrcControllerProcess | None = None
         self._command = command
         self._stack = contextlib.ExitStack()
@@ -187,7 +190,12 @@ class Testbed:
         # bmv2 has no propagation delay: the receiving host stands in for the four links.
         delay = 4 * self.plan.spec.link.delay if self.switch == "bmv2" else 0
         self._agents = HostAgents(
-            self.plan, self.fabric.host_pids, STATE_DIR, self.run_dir, rx_delay_ns=delay
+            self.plan,
+            self.fabric.host_pids,
+            STATE_DIR,
+            self.run_dir,
+            rx_delay_ns=delay,
+            transport=self._transport,
         )
         self._stack.callback(self._agents.stop)
         self._agents.start(self.seed, self._faults)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drills.format import Drill
+from hosts.agent.planned import Transport
 from mrclab import ROOT
 from mrclab.doctor import git_version
 from mrclab.errors import UserError
@@ -82,6 +83,7 @@ def run_virtual_drill(
         steps=steps,
         workers=workers,
         mrc=drill.mrc_controller,
+        transport=lambda host: Transport(**drill.transport_at(host).model_dump()),
     )
     with testbed:
         begin, first = time.monotonic(), testbed.world.now

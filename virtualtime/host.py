@@ -261,13 +261,10 @@ class VirtualHost:
 
 
 def virtual_config(config: dict[str, Any], tempo: int, sample_ns: int) -> dict[str, Any]:
-    """An agent's configuration for virtual time: ports are exact, periods divided by the tempo,
-    and the congestion control has the reference's own parameters (the lab's larger window makes
-    up for hosts that are scheduled late)."""
-    qp = config["qp"]
+    """An agent's configuration for virtual time: ports are exact, periods divided by the tempo.
+    `agent_config` gives it the reference's own congestion control (`late_hosts=False`)."""
     return {
         **config,
-        "qp": {**qp, "cc": {**qp["cc"], "params": {}}},
         "catch_up_ns": 0,
         "ahead_ns": 0,
         "realtime": False,

@@ -14,7 +14,7 @@ from typing import Any
 
 from drills.waiting import POLL_NS, ConditionTimeout
 from hosts.agent.client import AgentError
-from hosts.agent.planned import agent_config
+from hosts.agent.planned import Transport, agent_config
 from hosts.agent.settings import SAMPLE_INTERVAL_NS
 from mrclab.program import compiled
 from mrclab.progress import Steps
@@ -123,10 +123,11 @@ class VirtualTestbed:
         workers: int = 1,
         samples: bool = True,
         mrc: bool = False,
+        transport: Callable[[str], Transport] | None = None,
     ) -> None:
         """`tempo`: how much faster than lab figures this plan is (virtualtime.profile).
         `workers`: processes that share the hosts; the outcome does not depend on it.
-        `mrc`: run the MRC controller too."""
+        `mrc`: run the MRC controller too. `transport`: a drill's choices, by host."""
         self.plan = plan
         self.tempo = tempo
         self.run_id = run_id
@@ -141,6 +142,7 @@ class VirtualTestbed:
         self._workers = max(1, min(workers, len(plan.hosts)))
         self._samples = samples
         self._mrc = mrc
+        self._transport = transport
         self._controller: VirtualController | None = None
         self._stack = contextlib.ExitStack()
 
@@ -226,7 +228,14 @@ class VirtualTestbed:
         folder.mkdir(parents=True, exist_ok=True)
         specs: list[list[HostSpec]] = [[] for _ in range(self._workers)]
         for name in self.plan.hosts:
-            config = agent_config(self.plan, name, seed=self.seed, faults=self._faults)
+            config = agent_config(
+                self.plan,
+                name,
+                seed=self.seed,
+                faults=self._faults,
+                transport=self._transport(name) if self._transport is not None else None,
+                late_hosts=False,
+            )
             self.event_files[name] = folder / f"{name}.events.jsonl"
             specs[groups[name]].append(
                 HostSpec(

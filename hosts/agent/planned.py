@@ -64,12 +64,14 @@ def agent_config(
     peers: Iterable[str] | None = None,
     rx_delay_ns: int = 0,
     transport: Transport | None = None,
+    late_hosts: bool = True,
 ) -> dict[str, Any]:
     """What `hosts.agent.settings` reads, for one host of a fabric. `seed` is the run's: every
     host draws its own numbers from it. `faults` break the endpoint on purpose. `peers`: the only
     hosts it will speak to (of a large fabric in srv6 mode the table of all would be large).
     `rx_delay_ns`: the way's propagation, where the switches have none. `transport`: choices of a
-    drill (see `Transport`); `cc` is the one of them that everybody makes."""
+    drill (see `Transport`); `cc` is the one of them that everybody makes. `late_hosts`: with
+    CC_PARAMS, which make up for hosts that are scheduled late."""
     chosen = transport if transport is not None else Transport(cc=cc)
     spec, nics = plan.spec, plan.host(host).nics
     ev: dict[str, Any] = {
@@ -118,7 +120,10 @@ def agent_config(
             "cc": {
                 "name": chosen.cc,
                 "base_rtt_ns": spec.base_rtt_ns(),
-                "params": {**CC_PARAMS.get(chosen.cc, {}), **chosen.cc_params},
+                "params": {
+                    **(CC_PARAMS.get(chosen.cc, {}) if late_hosts else {}),
+                    **chosen.cc_params,
+                },
             },
             "dynamic_mpr": chosen.dynamic_mpr,
             "svc_time": chosen.svc_time,

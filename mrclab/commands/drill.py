@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from hosts.agent.planned import Transport
 from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
 from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
@@ -236,6 +237,7 @@ def drill_command(
             steps=steps,
             faults=faults,
             mrc=loaded.mrc_controller,
+            transport=lambda host: Transport(**loaded.transport_at(host).model_dump()),
             command=f"drill {loaded.name}",
         )
         stack.enter_context(testbed)

@@ -6,7 +6,7 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from hosts.agent.planned import agent_config, encaps
+from hosts.agent.planned import Transport, agent_config, encaps
 from hosts.agent.settings import parse
 from topologies.paths import planned_evs
 from topologies.plan import Plan
@@ -61,3 +61,16 @@ def test_only_the_peers_that_are_asked_for() -> None:
     plan = fabric("srv6")
     assert set(encaps(plan, "h1", ["h2"])) == {nic.ipv6 for nic in plan.host("h2").nics}
     assert len(encaps(plan, "h1")) == 6
+
+
+def test_a_drill_chooses_the_transport_of_a_host() -> None:
+    """The lab's own parameters stay, unless hosts are never late; the drill's go before them."""
+    plan = Plan.from_spec(load_spec("two-plane"))
+    chosen = Transport(cc="nscc", cc_params={"eta_mtus": 1.0}, interop="as-printed")
+    lab = agent_config(plan, "h1", transport=chosen)
+    assert lab["qp"]["cc"]["params"] == {"max_wnd_bdps": 2.0, "eta_mtus": 1.0}
+    assert lab["interop"] == "as-printed"
+    virtual = agent_config(plan, "h1", transport=chosen, late_hosts=False)
+    assert virtual["qp"]["cc"]["params"] == {"eta_mtus": 1.0}
+    own = Transport(cc_params={"max_wnd_bdps": 1.0})
+    assert agent_config(plan, "h1", transport=own)["qp"]["cc"]["params"] == {"max_wnd_bdps": 1.0}
