@@ -6,14 +6,15 @@ first switch, so any number of shards gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from hosts.agent.control import Json, Later
 from hosts.agent.settings import parse
-from softswitch.engine.net import RECORD
+from softswitch.engine.net import RECORD, Network
 from virtualtime.host import NEVER, Arrival, VirtualHost
 
 
@@ -40,7 +41,7 @@ class Pending:
 class StepResult:
     """What came of a window: records of frames sent, and when any host wants a turn next."""
 
-    outgoing: list[bytes]
+    outgoing: Sequence[bytes | memoryview]
     wake: int
     answers: list[tuple[int, Json]] = field(default_factory=list)
 
@@ -48,8 +49,8 @@ class StepResult:
 class Shard(Protocol):
     """Hosts that are run together."""
 
-    def start_step(self, until: int, incoming: memoryview) -> None:
-        """Begin all turns before `until`, with the records of frames that arrive before it."""
+    def start_step(self, until: int, network: Network, group: int) -> None:
+        """Begin all turns before `until`, with the frames that have reached NICs of `group`."""
         ...
 
     def finish_step(self) -> StepResult:
@@ -89,8 +90,19 @@ class LocalShard:
         self._laters: dict[int, Later] = {}
         self._tickets = 0
         self._result = StepResult([], NEVER)
+        self._settled = False
+        self._threshold = gc.get_threshold()
 
-    def start_step(self, until: int, incoming: memoryview) -> None:
+    def start_step(self, until: int, network: Network, group: int) -> None:
+        self.step(until, network.take(group))
+
+    def step(self, until: int, incoming: memoryview) -> None:
+        """All turns before `until`, with the records of frames that arrive before it."""
+        if not self._settled:
+            self._settled = True
+            gc.collect()
+            gc.freeze()  # hosts and connections stay: never look at them again
+            gc.set_threshold(50_000, 20, 100)
         arrivals: dict[int, list[Arrival]] = {}
         of = self._of
         unpack = RECORD.unpack_from
@@ -147,5 +159,8 @@ class LocalShard:
         return self._collect()
 
     def close(self) -> None:
+        if self._settled:
+            gc.unfreeze()
+            gc.set_threshold(*self._threshold)
         for host in self._order:
             host.close()

@@ -6,7 +6,6 @@ The drill's runner, judge, ledger and report work on it as on `mrclab.testbed.Te
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -218,9 +217,6 @@ class VirtualTestbed:
                 plan, self.agents, self.event_files["mrc"], self.world.now
             )
             self._stack.callback(self._controller.close)
-        gc.collect()
-        gc.freeze()  # what is there stays: never look at it again
-        self._stack.callback(gc.unfreeze)
 
     def _host_specs(self, fabric: VirtualFabric, groups: Mapping[str, int]) -> list[list[HostSpec]]:
         """By group."""

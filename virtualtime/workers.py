@@ -15,6 +15,7 @@ import traceback
 from multiprocessing.connection import Connection
 
 from hosts.agent.control import Json
+from softswitch.engine.net import Network
 from virtualtime.host import NEVER
 from virtualtime.shard import HostSpec, LocalShard, Pending, StepResult
 
@@ -36,6 +37,7 @@ class ForkedShard:
     def __init__(self, specs: list[HostSpec], now: int) -> None:
         self._inbox = mmap.mmap(-1, MAILBOX)
         self._outbox = mmap.mmap(-1, MAILBOX)
+        self._inbox_view, self._outbox_view = memoryview(self._inbox), memoryview(self._outbox)
         context = multiprocessing.get_context("fork")
         self._pipe, far = context.Pipe()
         self._process = context.Process(
@@ -51,22 +53,24 @@ class ForkedShard:
         """Of the worker."""
         return int(self._process.pid or 0)
 
-    def start_step(self, until: int, incoming: memoryview) -> None:
-        size = len(incoming)
+    def start_step(self, until: int, network: Network, group: int) -> None:
+        size = network.waiting(group)
         if size <= MAILBOX:
-            self._inbox[:size] = incoming
-        self._send(_STEP.pack(b"s", until, size))
-        if size > MAILBOX:
-            self._send(incoming)
+            network.take_into(group, self._inbox_view)
+            self._send(_STEP.pack(b"s", until, size))
+        else:
+            self._send(_STEP.pack(b"s", until, size))
+            self._send(network.take(group))
 
     def finish_step(self) -> StepResult:
         head = self._receive()
         if head[:1] != b"d":
             raise WorkerError(pickle.loads(head[1:]))
         _, wake, size, more = _DONE.unpack(head)
-        outgoing = []
+        outgoing: list[bytes | memoryview] = []
         if size:
-            outgoing = [self._outbox[:size] if size <= MAILBOX else self._receive()]
+            # The view is good until the next step.
+            outgoing = [self._outbox_view[:size] if size <= MAILBOX else self._receive()]
         answers: list[tuple[int, Json]] = pickle.loads(self._receive()) if more else []
         return StepResult(outgoing, wake, answers)
 
@@ -131,7 +135,7 @@ def _serve(
             if kind == b"s":
                 _, until, size = _STEP.unpack(message)
                 incoming = view[:size] if size <= MAILBOX else memoryview(pipe.recv_bytes())
-                shard.start_step(until, incoming)
+                shard.step(until, incoming)
                 _reply(pipe, outbox, shard.finish_step())
             elif kind == b"c":
                 host, request, at = pickle.loads(message[1:])

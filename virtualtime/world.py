@@ -51,7 +51,7 @@ class World:
             self.windows += 1
             network.run(end)
             for group, shard in enumerate(shards):
-                shard.start_step(end, network.take(group))
+                shard.start_step(end, network, group)
             for group, shard in enumerate(shards):
                 self._took(group, shard.finish_step())
             self.now = end
@@ -61,8 +61,9 @@ class World:
         self.now = max(self.now, until)
 
     def _took(self, group: int, result: StepResult) -> None:
-        if result.outgoing:
-            self.fabric.network.send(b"".join(result.outgoing))
+        outgoing = result.outgoing
+        if outgoing:
+            self.fabric.network.send(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
         self._wakes[group] = result.wake
         for ticket, reply in result.answers:
             self._answers[group][ticket] = reply

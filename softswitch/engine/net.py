@@ -101,6 +101,15 @@ class Network:
         """Everything that happens before `until`."""
         self._check(self._lib.mrc_net_run(self._net, until), "virtual network")
 
+    def waiting(self, group: int = 0) -> int:
+        """Bytes that `take` would give."""
+        return int(self._lib.mrc_net_waiting(self._net, group))
+
+    def take_into(self, group: int, room: memoryview) -> int:
+        """As `take`, into memory of the caller; the bytes written, whole records only."""
+        into = self._ffi.from_buffer(room)
+        return int(self._lib.mrc_net_take(self._net, group, into, len(room)))
+
     def take(self, group: int = 0) -> memoryview:
         """Records of what reached the NICs of a group since the last call, in the order of
         time (time: the last bit is there). The memory is reused by the next call."""
