@@ -31,6 +31,8 @@ from topologies.yamlspec import (
 
 MS = 1_000_000
 MIB = 1 << 20
+MIN_MESSAGE = 8
+"""Bytes; every packet's worth of a message carries the message's 64-bit number."""
 
 
 class FlowSpec(SpecModel):
@@ -60,8 +62,8 @@ class Workload(SpecModel):
 
     @model_validator(mode="after")
     def _bounds(self) -> Workload:
-        if not 1 <= self.message <= 64 * MIB:
-            raise FieldError(("message",), "must be between 1 B and 64 MiB")
+        if not MIN_MESSAGE <= self.message <= 64 * MIB:
+            raise FieldError(("message",), f"must be between {MIN_MESSAGE} B and 64 MiB")
         if self.memory > 1024 * MIB:
             raise FieldError(("memory",), "must be at most 1 GiB")
         if self.message * self.outstanding > self.memory:
@@ -93,7 +95,7 @@ class LinkLoss(_Timed):
 
     fault: Literal["link_loss"]
     link: Str
-    loss: Share
+    loss: Annotated[Share, Field(gt=0)]
 
 
 class LinkCorrupt(_Timed):
@@ -101,7 +103,7 @@ class LinkCorrupt(_Timed):
 
     fault: Literal["link_corrupt"]
     link: Str
-    corrupt: Share
+    corrupt: Annotated[Share, Field(gt=0)]
 
 
 class LinkBlackhole(_Timed):
@@ -178,10 +180,11 @@ class FidelityBounds(SpecModel):
 
     def scaled(self, time_scale: int) -> FidelityBounds:
         """With every limit filled in: 2 us for queues and 15 us for timers in real time."""
+        late, timer = self.queue_late_p99, self.timer_late_p95
         return self.model_copy(
             update={
-                "queue_late_p99": self.queue_late_p99 or 2_000 * time_scale,
-                "timer_late_p95": self.timer_late_p95 or 15_000 * time_scale,
+                "queue_late_p99": 2_000 * time_scale if late is None else late,
+                "timer_late_p95": 15_000 * time_scale if timer is None else timer,
             }
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -46,7 +47,7 @@ def _controller(run_id: str | None) -> Iterator[Callable[..., Json]]:
     except AgentError:
         raise UserError(
             f"lab {lab.run_id} has no MRC controller: it is coming up, or is a drill without "
-            "--mrc-controller"
+            "--mrc-controller, or the controller has ended"
         ) from None
 
     def ask(op: str, *, timeout: float | None = None, **fields: Any) -> Json:
@@ -130,15 +131,24 @@ def health_command(watch: bool, run_id: str | None, as_json: bool) -> None:
             return
         if as_json:
             raise UserError("--watch and --json do not go together; call it as often as you like")
-        import threading
+        _watch_health(lambda: _link_table(ask("health")), Console(highlight=False))
 
-        stop = threading.Event()
-        with Live(_link_table(ask("health")), console=Console(highlight=False)) as live:
-            try:
-                while not stop.wait(REFRESH_SECONDS):
-                    live.update(_link_table(ask("health")))
-            except KeyboardInterrupt:
-                return
+
+def _watch_health(table: Callable[[], Table], console: Console) -> None:
+    """Show the table again and again until Ctrl-C; to a file or pipe, one after the other."""
+    stop = threading.Event()
+    try:
+        if not console.is_terminal:
+            while True:
+                console.print(table())
+                console.print()
+                console.file.flush()  # a pipe is buffered; its reader wants to see it now
+                stop.wait(REFRESH_SECONDS)
+        with Live(table(), console=console) as live:
+            while not stop.wait(REFRESH_SECONDS):
+                live.update(table())
+    except KeyboardInterrupt:
+        return
 
 
 @ctl_command.command("incidents")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mrclab.namespace import STATE_DIR, pick_lab
 
 STEP_SECONDS = 0.5
 MIB = 1 << 20
+MEMORY = "64 MiB"
 
 
 @click.command("traffic")
@@ -71,6 +73,8 @@ def traffic_command(
     for name in (src, dst):
         if name not in hosts:
             raise UserError(f"no host '{name}' in this lab (there are {', '.join(hosts)})")
+    if src == dst:
+        raise UserError(f"SRC and DST are the same host ({src})")
     root = Path(f"/proc/{lab.init_pid}/root{STATE_DIR}")
     try:
         workload = Workload.model_validate(
@@ -78,23 +82,25 @@ def traffic_command(
                 "flows": [{"from": src, "to": dst}],
                 "message": message,
                 "outstanding": outstanding,
-                "memory": "64 MiB",
+                "memory": MEMORY,
             }
         )
     except ValidationError as error:
-        raise UserError("; ".join(str(item["msg"]) for item in error.errors())) from None
+        raise UserError(_refusal(error)) from None
     agents: dict[str, Any] = {}
     try:
         for name in (src, dst):
             agents[name] = AgentClient(root / f"{name}.sock")
         flows = Flows(workload, agents)
         flows.connect()
-        flows.start(1)
-        console = Console(stderr=True, quiet=as_json, highlight=False)
-        _watch(agents[dst], flows.connections[0].peer_qpn, f"{src} > {dst}", seconds, console)
-        (delivery,) = flows.stop(time.monotonic_ns)
-        (memory,) = flows.compare_memory(time.monotonic_ns)
-        _clean_up(agents, flows.connections[0])
+        try:
+            flows.start(1)
+            console = Console(stderr=True, quiet=as_json, highlight=False)
+            _watch(agents[dst], flows.connections[0].peer_qpn, f"{src} > {dst}", seconds, console)
+            (delivery,) = flows.stop(time.monotonic_ns)
+            (memory,) = flows.compare_memory(time.monotonic_ns)
+        finally:
+            _clean_up(agents, flows.connections[0])
     except AgentError as error:
         raise UserError(str(error)) from None
     ok = memory.data["source"] == memory.data["destination"]
@@ -107,13 +113,24 @@ def traffic_command(
     return 0 if ok else EXIT_FAIL
 
 
+def _refusal(error: Any) -> str:
+    """What is wrong with the workload, by option, on one line."""
+    item = error.errors()[0]
+    at = [*item["loc"], *item.get("ctx", {}).get("at", ())]
+    if at == ["memory"]:
+        return f"--message times --outstanding must be at most {MEMORY}"
+    return f"--{at[0]}: {str(item['msg']).removeprefix('Value error, ')}"
+
+
 def _clean_up(agents: dict[str, Any], connection: Any) -> None:
+    """Take the connection away at both ends, as far as it came into being."""
     for host, qpn, region in (
         (connection.src, connection.qpn, connection.source),
         (connection.dst, connection.peer_qpn, connection.target),
     ):
         agents[host].call("destroy_qp", qpn=qpn)
-        agents[host].call("deregister_memory", rkey=region["rkey"])
+        if region:
+            agents[host].call("deregister_memory", rkey=region["rkey"])
 
 
 def _watch(agent: Any, qpn: int, title: str, seconds: float | None, console: Console) -> None:
@@ -127,7 +144,10 @@ def _watch(agent: Any, qpn: int, title: str, seconds: float | None, console: Con
     end = None if seconds is None else time.monotonic() + seconds
     began, first = delivered()
     last_t, last = began, first
-    with Live("", console=console, transient=False) as live:
+    # To a file or a pipe, Live writes its last state only; a line of its own, as on a terminal.
+    with ExitStack() as after, Live("", console=console, transient=False) as live:
+        if not console.is_terminal:
+            after.callback(console.print)
         try:
             while end is None or time.monotonic() < end:
                 left = STEP_SECONDS if end is None else min(STEP_SECONDS, end - time.monotonic())

@@ -76,6 +76,8 @@ def test_link_down_covers_every_byte() -> None:
         ("{at_least: 0.9}", "{}", "mine.yaml:10: .*needs either"),
         ("{at_least: 0.9}", "{at_least: 0.9, at_most: 1}", "mine.yaml:10: .*needs either"),
         ("name: mine", "name: My Drill", "mine.yaml:1: name"),
+        ("workload:", "workload:\n  message: 4 B", "mine.yaml:4: workload.message: .*between 8 B"),
+        ("link_down, ", "link_loss, loss: 0 %, ", r"mine.yaml:8: timeline\[0\].loss: must be"),
     ],
 )
 def test_mistakes_are_one_line_with_their_place(
@@ -84,6 +86,14 @@ def test_mistakes_are_one_line_with_their_place(
     with pytest.raises(SpecError, match=message) as error:
         load(tmp_path, GOOD.replace(old, new))
     assert "\n" not in str(error.value)
+
+
+def test_a_limit_of_zero_is_a_limit(tmp_path: Path) -> None:
+    """Not "nothing given", which would mean the default."""
+    drill = load(tmp_path, GOOD + "fidelity: {queue_late_p99: 0 ms}\n")
+    scaled = drill.fidelity.scaled(2000)
+    assert scaled.queue_late_p99 == 0
+    assert scaled.timer_late_p95 == 30_000_000
 
 
 def test_overlapping_faults_on_one_link_are_refused(tmp_path: Path) -> None:
