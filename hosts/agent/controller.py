@@ -167,10 +167,8 @@ class ControllerOps:
         return {"name": profile.name, "state": profile.state.value}
 
     def ev_profile_modify(self, f: Fields) -> Json:
-        """All figures anew, in INIT."""
-        spec = forms.spec_from_json(f)
-        profile = self._profiles.ev_named(spec.name)
-        profile.modify(spec)
+        """All figures anew, while not ONLINE. Entries are made anew when they depend on them."""
+        profile = self._profiles.modify_ev(forms.spec_from_json(f))
         return {"name": profile.name, "state": profile.state.value}
 
     def ev_profile_state(self, f: Fields) -> Json:

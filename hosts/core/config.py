@@ -86,6 +86,15 @@ class RtoConfig:
     linear: int = c.RTO_LINEAR_DEFAULT
     exp: int = c.RTO_EXP_DEFAULT  # 25: unlimited
 
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("t", c.RTO_T_MAX),
+            ("linear", c.RTO_LINEAR_MAX),
+            ("exp", c.RTO_EXP_UNLIMITED),
+        ):
+            if not 0 <= getattr(self, name) <= most:
+                raise ConfigError(f"rto.{name} {getattr(self, name)}: must be 0..{most}")
+
     def base_ns(self, time_scale: int) -> int:
         return (c.RTO_UNIT_NS << self.t) * time_scale
 
@@ -177,6 +186,8 @@ class PeerInfo:
             raise ConfigError(f"peer psn {self.psn}: must fit 24 bits")
         if not c.MPR_MIN <= self.mpr <= c.MPR_MAX:
             raise ConfigError(f"peer mpr {self.mpr}: must be {c.MPR_MIN}..{c.MPR_MAX}")
+        if self.write_imm_limit < 1:
+            raise ConfigError(f"peer write_imm_limit {self.write_imm_limit}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,17 @@ PeerMask = Callable[["Qp", int, int], None]
 class Control:
     """Sends and answers D8/D9. Peers are known by their addresses (`peers`: QPs by address)."""
 
-    __slots__ = ("_config", "_masks", "_nic", "_on_mask", "_ports", "_strangers", "ops", "peers")
+    __slots__ = (
+        "_config",
+        "_early",
+        "_masks",
+        "_nic",
+        "_on_mask",
+        "_ports",
+        "_strangers",
+        "ops",
+        "peers",
+    )
 
     def __init__(
         self,
@@ -52,14 +62,23 @@ class Control:
         self._on_mask = on_mask
         self._ports = {p.port: p for p in config.ports}
         self._masks: dict[frozenset[bytes], int] = {}
+        self._early: dict[bytes, int] = {}  # by address, of those we have no QP with yet
         self._strangers: dict[tuple[int, bytes, SrPath | None], FlowTemplate] = {}
         self.peers: dict[bytes, list[Qp]] = {}
         self.ops = EndpointOps(rng.getrandbits(16), timer)
 
-    def add(self, qp: Qp, ips: Iterable[bytes]) -> None:
+    def add(self, qp: Qp, ips: frozenset[bytes]) -> None:
         """A QP was connected to a peer with these addresses."""
         for ip in ips:
             self.peers.setdefault(ip, []).append(qp)
+            mask = self._early.pop(ip, None)
+            if mask is not None:
+                self._masks[ips] = mask
+
+    def greet(self, qp: Qp, now: int) -> None:
+        """A peer that is new to a QP: it is told when a port of ours is down already."""
+        if not all(tx.up for tx in self._nic.ports.values()):
+            self._tell(qp, c.PORT_STATUS_TRIES, now)
 
     def remove(self, qp: Qp, ips: Iterable[bytes]) -> None:
         for ip in ips:
@@ -181,6 +200,11 @@ class Control:
         ]
 
     def _peer_status(self, ip: bytes, mask: int, now: int) -> None:
+        if ip not in self.peers:
+            if len(self._early) >= STRANGERS_MAX:
+                self._early.clear()
+            self._early[ip] = mask
+            return
         for qp in self.peers.get(ip, ()):
             if qp.parts is not None:
                 self._masks[qp.parts.peer_ips] = mask

@@ -10,13 +10,12 @@ from hosts.core import constants as c
 from hosts.core.cc.registry import make_cc
 from hosts.core.config import CcConfig, EndpointConfig
 from hosts.core.connect import path_figures
-from hosts.core.errors import EndpointError
+from hosts.core.errors import ConfigError, EndpointError
 from hosts.core.ev.evset import EvEntry
 from hosts.core.ev.state import EvInput
 from hosts.core.events import Event, EvProbeResult, EvState, PathProbeResult
 from hosts.core.profiles import Profiles, set_state
 from hosts.core.report import EvInfo, ev_table
-from hosts.wire.constants import EvPacking
 from hosts.wire.frame import EncapTemplate
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ class Controls:
     _events: list[Event]
     _ips: dict[int, bytes]
     _nic: Nic
-    _packing: EvPacking
     _qps: dict[int, Qp]
 
     def _wake_destination(self, destination: Destination) -> None:
@@ -57,10 +55,12 @@ class Controls:
         """Another EV in the place of one of a QP."""
         evs = self._qp(qpn).evs
         entry = self._entry(qpn, old)
-        if not 0 <= new <= 0xFFFFFFFF or new in evs.by_ev:
-            raise EndpointError(f"qp {qpn}: EV {new:#x}: in use, or not a 32-bit value")
-        if self._packing is EvPacking.LABEL20 and new > 0xFFFFF:
-            raise EndpointError(f"qp {qpn}: EV {new:#x}: packing label20 carries 20 bits")
+        if new in evs.by_ev:
+            raise EndpointError(f"qp {qpn}: EV {new:#010x}: in use already")
+        try:
+            self.profiles.check_carried(new)
+        except ConfigError as error:
+            raise EndpointError(f"qp {qpn}: {error}") from None
         evs.replace(entry, new, now)
 
     def path_failure(self, port: int, ev: int, now: int) -> int:

@@ -267,6 +267,7 @@ class Endpoint(Controls):
         qp.receives.clear()
         self._remask(qp, now)
         self._move(qp, QpInput.RTR, "connect", now)
+        self._control.greet(qp, now)
 
     def ready_to_send(self, qpn: int, now: int) -> None:
         """RTR -> RTS: writes may be posted."""

@@ -60,7 +60,7 @@ class Prober:
         self._link = link
         self._destination = destination
         self.evs = evs
-        evs.on_demoted = self._on_demoted
+        evs.on_demoted.append(self._on_demoted)
         rto = link.qp.rto.base_ns(scale)
         self._first = rto if ev.recovery_first_ns is None else ev.recovery_first_ns
         self._cap = max(ev.recovery_cap_ns * scale, self._first)
@@ -117,6 +117,7 @@ class Prober:
     def on_ev_probe(self, entry: EvEntry, answered: bool, now: int) -> None:
         """An EV probe that someone asked for is over: it counts like one of ours (section 3.4)."""
         if not answered:
+            entry.successes = 0
             self.evs.feed(entry, EvInput.PROBE_FAILED, now)
         elif entry.state == EvState.ASSUMED_BAD:
             entry.successes += 1
@@ -132,7 +133,8 @@ class Prober:
         self.answered += 1
         marked = m == PathFeedback.SKIP_ONCE
         if m == PathFeedback.ALWAYS_SKIP:
-            self._failed(entry, purpose, now)
+            if not self.evs.feed(entry, EvInput.SACK_ALWAYS_SKIP, now):
+                self._failed(entry, purpose, now)
         elif purpose is Purpose.RECOVERY:
             self._recovered(entry, marked, now)
         elif purpose is Purpose.TRIAL:
@@ -140,6 +142,8 @@ class Prober:
             self.evs.promote(entry)
             if marked:
                 self.evs.feed(entry, EvInput.SACK_SKIP_ONCE, now)
+        elif marked:
+            self.evs.feed(entry, EvInput.SACK_SKIP_ONCE, now)
         return max(1, now - sent_at)
 
     # --- time ----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from hosts.core.ev.profile import (
     ProfileInput,
     ProfileSpec,
     QpEvs,
+    check_carried,
     choose_evs,
 )
 from hosts.core.ev.selector import SELECTORS
@@ -61,8 +62,18 @@ class Profiles:
         """In INIT. Raises ConfigError."""
         if spec.name in self.ev:
             raise ConfigError(f"EV profile {spec.name}: exists already")
-        profile = self.ev[spec.name] = EvProfile(spec)
+        profile = self.ev[spec.name] = EvProfile(spec, packing=self._config.ev_packing)
         return profile
+
+    def modify_ev(self, spec: ProfileSpec) -> EvProfile:
+        """Other figures for the profile of that name. Raises ConfigError."""
+        profile = self.ev_named(spec.name)
+        profile.modify(spec, self._ports)
+        return profile
+
+    def check_carried(self, *evs: int) -> None:
+        """Whether our packets can carry these EVs. Raises ConfigError."""
+        check_carried(evs, self._config.ev_packing, len(self._config.ports[0].ip) == 4)
 
     def destroy_ev(self, name: str) -> None:
         profile = self.ev_named(name)
@@ -88,6 +99,7 @@ class Profiles:
         """Another EV in the place of one, in the profile and on its QPs; the QPs that had it. They
         take an SRv6 path with them when they were made: so `path` is for profiles without QPs."""
         profile = self.ev_named(name)
+        self.check_carried(new)
         users = [self._qps[qpn] for qpn in sorted(profile.users)]
         if path is not None and users:
             raise ConfigError(f"EV profile {name}: a path is replaced before QPs use it")
@@ -170,6 +182,7 @@ class Profiles:
             if ipv4 and ev.kind is not EvKind.ECMP:
                 raise ConfigError(f"ev.kind {ev.kind.value}: IPv4 carries the source port only")
             chosen = choose_evs(ev, self._ports, self._rng, packing, ipv4)
+            self.check_carried(*_values(chosen))
             floor = ev.min_active
             if floor is None:
                 floor = int(ev.active * c.EV_MIN_ACTIVE_SHARE)
@@ -180,6 +193,7 @@ class Profiles:
             raise ConfigError(f"EV profile {spec.name}: IPv4 carries the source port only")
         chosen = profile.choose(self._ports, self._rng, packing, ipv4)
         _check_unique(chosen, spec)
+        self.check_carried(*_values(chosen))
         floor = spec.ev_min_active
         if floor is None:
             floor = int(spec.ev_count * c.EV_MIN_ACTIVE_SHARE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
 from hosts.core.ev.state import EvInput
-from hosts.core.events import Completion, LossInferred, NackReceived, RtoExpired, Status
+from hosts.core.events import Completion, EvState, LossInferred, NackReceived, RtoExpired, Status
 from hosts.core.loss import HighestRtt, infer
 from hosts.core.messages import SendMessage
 from hosts.core.psn import unwrap
@@ -111,10 +111,9 @@ class Requestor(Sender):
             self.mpr = min(seth.mpr, self.link.peer.mpr) * MPR_UNIT
         if seth.pr:
             rtt = self.prober.on_answer(seth.probe_id, seth.m, now)
-            marked = False
         else:
             rtt = self._path_feedback(packet, cack + seth.ack_psn_offset, now)
-            marked = seth.m == PathFeedback.SKIP_ONCE
+        marked = seth.m == PathFeedback.SKIP_ONCE
         cc.on_sack(n, rtt, marked, state.rcv_cwnd_pen, state.restore_cwnd == 1, now)
         if fresh:
             self.destination.bound_inflight()
@@ -135,7 +134,8 @@ class Requestor(Sender):
                 self.evs.feed(entry, EvInput.SACK_SKIP_ONCE, now)
             elif seth.m == PathFeedback.ALWAYS_SKIP:
                 self.evs.feed(entry, EvInput.SACK_ALWAYS_SKIP, now)
-        self.reverse.confirm(entry.port, entry.ev)
+        if entry.state is not EvState.DENIED:
+            self.reverse.confirm(entry.port, entry.ev)
         i = seq & window.mask
         if (
             window.holds(seq)
@@ -198,6 +198,8 @@ class Requestor(Sender):
         seq = unwrap(neth.nack_psn, window.unack_psn)
         if not window.unack_psn <= seq < window.next:
             return
+        if window.acked >> (seq - window.unack_psn) & 1:
+            return
         i = seq & window.mask
         reason = neth.nack_reason
         entry = self.evs.by_ev.get(neth.entropy)
@@ -217,11 +219,13 @@ class Requestor(Sender):
             return
         if reason == NackReason.TRIMMED and entry is not None:
             self.evs.feed(entry, EvInput.NACK_TRIMMED, now)
-        if not window.flag[i] & OUT or window.entry[i] is not entry:
+        if not window.flag[i] & OUT or window.entry[i].ev != neth.entropy:
             return  # of a copy that counts as lost already
         trimmed = reason in _TRIMS
         sent_at = window.sent_at[i]
-        self.cc.on_nack(window.size_of(seq), trimmed, max(1, now - sent_at), now)
+        # Of a packet sent again on the only EV there is, nobody knows which copy this is about.
+        rtt = max(1, now - sent_at) if window.copies[i] == 1 else None
+        self.cc.on_nack(window.size_of(seq), trimmed, rtt, now)
         self._give_up(seq)
         if trimmed and not c.TRIM_COUNTS_AS_RETRY:
             heapq.heappush(self.lost, seq)

@@ -4,9 +4,10 @@ One EV per plane. The plane is drawn for each packet: SACKs sweep the window in 
 4.5), and taking planes in turns too would put the same part of the window on the same plane every
 time, where a dead path would hide it.
 
-The EV comes from data EVs that the peer SACKed when we send data, and otherwise from probes: every
-RTT with inbound and no outbound data a random EV of each plane is probed, and the one that answers
-replaces the plane's EV. A dead one so lasts a few RTTs.
+It leaves an EV that becomes ASSUMED_BAD or DENIED. The EV comes from data EVs that the peer SACKed
+when we send data, and otherwise from probes: every RTT with inbound and no outbound data a random
+EV of each plane is probed, and the one that answers replaces the plane's EV. A dead one so lasts a
+few RTTs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hosts.core.timers import Timer
 if TYPE_CHECKING:
     from random import Random
 
-    from hosts.core.ev.evset import EvSet
+    from hosts.core.ev.evset import EvEntry, EvSet
 
 Probe = Callable[[int, int, Callable[[], None], int], None]
 """(port, ev, what to do on success, now): send an EV probe."""
@@ -38,6 +39,7 @@ class ReverseEvs:
         self._probe = probe
         self._timers = timers
         self._current = {port: rng.choice(p.active).ev for port, p in evs.planes.items()}
+        evs.on_demoted.append(self._leave)
         self._ports: list[int] = []
         self._due: int | None = None
         self._inbound = False
@@ -61,6 +63,14 @@ class ReverseEvs:
     def confirm(self, port: int, ev: int) -> None:
         """This EV reached the peer just now."""
         self._current[port] = ev
+
+    def _leave(self, entry: EvEntry, now: int) -> None:
+        """An EV became ASSUMED_BAD or DENIED: what fails or must not be used carries no control
+        packets either."""
+        port = entry.port
+        active = self._evs.planes[port].active
+        if self._current[port] == entry.ev and active:
+            self._current[port] = self._rng.choice(active).ev
 
     def on_inbound(self, now: int) -> None:
         """Data arrived."""
@@ -92,5 +102,10 @@ class ReverseEvs:
         choices = [e for e in (*plane.active, *plane.backup) if e.state != EvState.DENIED]
         if not choices:
             return
-        ev = self._rng.choice(choices).ev
-        self._probe(port, ev, lambda: self.confirm(port, ev), now)
+        entry = self._rng.choice(choices)
+
+        def success() -> None:
+            if entry.state is not EvState.DENIED and entry.role != "gone":
+                self.confirm(port, entry.ev)
+
+        self._probe(port, entry.ev, success, now)

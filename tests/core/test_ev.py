@@ -180,7 +180,7 @@ def test_demotion_reports_and_asks_for_a_replacement():
     reported: list[EvStateChange] = []
     demoted = []
     evs = make(report=reported.append)
-    evs.on_demoted = lambda entry, now: demoted.append((entry, now))
+    evs.on_demoted.append(lambda entry, now: demoted.append((entry, now)))
     entry = evs.pick(2, 0)
     evs.feed(entry, EvInput.LOSS, 77)
     assert demoted == [(entry, 77)]

@@ -148,8 +148,8 @@ def test_explicit_must_be_filled_before_online():
     }
     with pytest.raises(ConfigError, match="while OFFLINE"):
         profile.write(1, 0, 5)
-    with pytest.raises(ConfigError, match="modify it in INIT"):
-        profile.modify(spec())
+    with pytest.raises(ConfigError, match="disable it to modify it"):
+        profile.modify(spec(), (1, 2))
     assert profile.replace(201, 300) == 2
     profile.move(DISABLE, (1, 2))
     profile.move(UNLOAD, (1, 2))

@@ -104,8 +104,9 @@ Listener = Callable[[EvEntry, int], None]
 class EvSet:
     """See the module.
 
-    on_demoted(entry, now): an entry became ASSUMED_BAD, or an active one was denied: recovery
-    probes and replacement are someone else's job (`probes`).
+    on_demoted: called with (entry, now) when an entry became ASSUMED_BAD or DENIED: recovery
+    probes and replacement (`probes`) and other EVs for control packets (`reverse_ev`) are not
+    this module's job.
     pick, pick_again: the path selector's `pick` and `again`.
     """
 
@@ -144,7 +145,7 @@ class EvSet:
         self.min_active = min_active
         self.planes: dict[int, PlaneSet] = {}
         self.by_ev: dict[int, EvEntry] = {}
-        self.on_demoted: Listener = lambda entry, now: None
+        self.on_demoted: list[Listener] = []
         self._table = table if table is not None else EvTable()
         self._report = report
         if events is None:
@@ -267,7 +268,8 @@ class EvSet:
             )
         if new in (_BAD, _DENIED):
             self._retire(entry)
-            self.on_demoted(entry, now)
+            for listener in self.on_demoted:
+                listener(entry, now)
         elif old in (_BAD, _DENIED):
             self._return(entry)
 

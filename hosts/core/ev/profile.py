@@ -7,7 +7,7 @@ own, made from its `EvConfig`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -115,6 +115,7 @@ class EvProfile:
     entries: dict[int, list[int | None]] = field(default_factory=dict)
     paths: dict[int, SrPath] = field(default_factory=dict)
     denied: set[int] = field(default_factory=set)
+    packing: EvPacking = EvPacking.LABEL_HIGH  # where an ECMP value's EV has its source port
     users: set[int] = field(default_factory=set)  # QPNs
 
     @property
@@ -137,11 +138,22 @@ class EvProfile:
             self.denied.clear()
         self.state = new
 
-    def modify(self, spec: ProfileSpec) -> None:
-        """Other figures, in INIT only: entries depend on them."""
-        if self.state is not ProfileState.INIT:
-            raise ConfigError(f"EV profile {self.name}: modify it in INIT, not {self.state.value}")
-        self.spec = spec
+    def modify(self, spec: ProfileSpec, ports: Sequence[int]) -> None:
+        """Other figures, while not ONLINE. Entries stay unless they depend on what changed; then
+        EXPLICIT ones are empty, GENERATED ones made anew. Raises ConfigError, nothing changed."""
+        if self.state is ProfileState.ONLINE:
+            raise ConfigError(f"EV profile {self.name}: is ONLINE; disable it to modify it")
+        before, self.spec = self.spec, spec
+        if self.state is ProfileState.INIT or _shape(before) == _shape(spec):
+            return
+        kept = self.entries, self.paths
+        self.paths = {}
+        try:
+            self._load(ports)
+        except ConfigError:
+            self.spec = before
+            self.entries, self.paths = kept
+            raise
 
     def write(self, port: int, index: int, value: int, ev: int | None = None) -> None:
         """EXPLICIT: one entry, actives first, then backups. `value` is as wide as the format; an
@@ -198,6 +210,8 @@ class EvProfile:
         fmt = self.spec.format
         if not 0 <= value < 1 << fmt.bits:
             raise ConfigError(f"EV profile {self.name}: {value:#x} needs more than {fmt.bits} bits")
+        if fmt.kind is EvKind.ECMP:
+            return join_ev(0, value, self.packing)
         if fmt.bits <= 32:
             return value
         wire = (port - 1) << 16 | SPORT_LOWEST | index if ev is None else ev
@@ -249,6 +263,11 @@ class EvProfile:
                 seen.add(ev or 0)
 
 
+def _shape(spec: ProfileSpec) -> tuple[object, ...]:
+    """What entries depend on."""
+    return spec.format, spec.mode, spec.ev_count, spec.backup, spec.fields, spec.plane_field
+
+
 class QpEvs(NamedTuple):
     """What the EV set of a QP is made from. events None: all but SKIP; paths: SRv6 by EV."""
 
@@ -265,6 +284,18 @@ def per_plane(total: int, planes: int, what: str) -> int:
     if total % planes:
         raise ConfigError(f"ev.{what} {total}: must divide by the {planes} planes")
     return total // planes
+
+
+def check_carried(evs: Iterable[int], packing: EvPacking, ipv4: bool) -> None:
+    """Whether packets can carry these EVs (section 3.1). Raises ConfigError for the first that
+    they cannot."""
+    for ev in evs:
+        if not 0 <= ev <= 0xFFFFFFFF:
+            raise ConfigError(f"EV {ev:#010x}: is not a 32-bit value")
+        if ipv4 and ev & ~(0xFFFF0000 if packing is EvPacking.SPORT_HIGH else 0xFFFF):
+            raise ConfigError(f"EV {ev:#010x}: IPv4 carries the half in the source port only")
+        if packing is EvPacking.LABEL20 and ev > 0xFFFFF:
+            raise ConfigError(f"EV {ev:#010x}: packing label20 carries 20 bits")
 
 
 def draw_ev(rng: Random, packing: EvPacking, ipv4: bool) -> int:
@@ -319,6 +350,4 @@ def choose_evs(
     every = [ev for a, b in chosen.values() for ev in (*a, *b)]
     if len(set(every)) != len(every):
         raise ConfigError("ev.values: an EV may occur only once on a QP")
-    if packing == EvPacking.LABEL20 and any(ev > 0xFFFFF for ev in every):
-        raise ConfigError("ev.values: packing label20 carries EVs below 2^20")
     return chosen

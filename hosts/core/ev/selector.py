@@ -61,6 +61,7 @@ class Rotation(PathSelector):
         pos = plane.pos
         restored: EvEntry | None = None
         spare: EvEntry | None = None
+        spare_pos = restored_pos = pos
         for _ in range(count):
             entry = active[pos]
             pos += 1
@@ -72,14 +73,14 @@ class Rotation(PathSelector):
                     plane.sent += 1
                     return entry
                 if spare is None or spare is avoid:
-                    spare = entry
+                    spare, spare_pos = entry, pos
             elif restored is None:
                 self.evs.feed(entry, EvInput.ROTATION, now)
-                restored = entry
-        if restored is not None and restored is not avoid:
-            spare = restored
+                restored, restored_pos = entry, pos
+        if restored is not None and (restored is not avoid or spare is None):
+            spare, spare_pos = restored, restored_pos
         if spare is not None:
-            plane.pos = pos
+            plane.pos = spare_pos
             plane.sent += 1
         return spare
 
