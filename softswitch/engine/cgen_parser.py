@@ -488,7 +488,6 @@ class Parsers:
             out.append("  }")
         out.append("  p->head = end - total;")
         out.append("  p->len = total + pay;")
-        out.append("  if (p->trunc < p->len) p->len = p->trunc;")
         out.append("  return p->len != 0;")
         out.append("}")
         return "\n".join(out)

@@ -359,3 +359,24 @@ def test_truncate_and_new_program() -> None:
     assert engine.port_config(2) == PortConfig(tx_delay_ns=1000)
     engine.receive(1, bytes(100), 0)
     assert [len(f) for _, f in engine.frames_to_send(1000)] == [100]
+
+
+def test_only_what_leaves_is_truncated() -> None:
+    """As on bmv2: neither copies nor a second round lose what truncate() would cut off."""
+    cut = prim("truncate", const(12))
+    engine = started(special([cut, assign(SM, "mcast_grp", const(1))]).json())
+    engine.mc_group_set(1, [Replica(3, 0), Replica(4, 1)])
+    assert [len(f) for _, f in send(engine, bytes(100))] == [100, 100]
+
+    first = op("b2d", None, op("==", fld("meta", "kept"), const(1)))
+    again = [cut, prim("_jump_if_zero", first, const(3)), prim("recirculate", const(1))]
+    ((_, frame),) = send(started(special([], again).json()), bytes(100))
+    assert (len(frame), seen(frame)[5]) == (12, 100)
+
+    normal = op("b2d", None, op("==", fld(SM, "instance_type"), const(0)))
+    clone = prim("clone_egress_pkt_to_egress", const(3), const(1))
+    engine = started(special([], [prim("_jump_if_zero", normal, const(3)), cut, clone]).json())
+    engine.clone_session_set(CloneSession(3, (Replica(5),)))
+    assert {p: len(f) for p, f in send(engine, bytes(100))} == {2: 12, 5: 100}
+    engine.clone_session_set(CloneSession(3, (Replica(5),), packet_length_bytes=20))
+    assert {p: len(f) for p, f in send(engine, bytes(100))} == {2: 12, 5: 20}

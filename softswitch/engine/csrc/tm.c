@@ -121,6 +121,7 @@ static struct pkt *copy(struct sw *sw, const struct pkt *p) {
   memcpy(buf + p->head, p->buf + p->head, p->len);
   c->clone_sid = c->clone_list = c->resubmit_list = c->recirc_list = c->digest_list = 0;
   c->exit = 0;
+  c->trunc = UINT32_MAX;  /* as on bmv2, copies are whole again */
   sw->tot.copies++;
   return c;
 }
@@ -138,12 +139,12 @@ static void multicast(struct sw *sw, struct pkt *p, u32 gid) {
 }
 
 static void clone_out(struct sw *sw, struct pkt *c, const struct replicas *s) {
-  if (s->length && s->length < c->trunc) c->trunc = s->length;
   if (s->cos && s->cos < sw->queues) c->prio = s->cos;
   for (u32 i = 0; i < s->n; i++) {
     struct pkt *x = copy(sw, c);
     if (!x) continue;
     x->rid = s->r[i].rid;
+    if (s->length) x->trunc = s->length;
     enqueue(sw, x, s->r[i].port);
   }
 }
@@ -156,7 +157,6 @@ static void clone_ingress(struct sw *sw, struct pkt *p) {
   if (!c) return;
   c->hops++;
   c->plen = (i32)c->len;
-  c->trunc = UINT32_MAX;
   c->rid = 0;
   sw->prog->init(sw, c);
   sw->prog->parse(sw, c);
@@ -213,7 +213,6 @@ static void dequeue(struct sw *sw, struct port *pt, struct pkt *p, i64 now) {
       } else {
         c->ingress_len = c->len;
         c->plen = (i32)c->len;
-        c->trunc = UINT32_MAX;
         c->rid = 0;
         c->parsed = 0;
         sw->prog->init(sw, c);
@@ -227,7 +226,10 @@ static void dequeue(struct sw *sw, struct port *pt, struct pkt *p, i64 now) {
     }
   } else if (!pt) {
     drop_in(sw, p, DROP_NO_PORT);
+  } else if (!p->trunc) {
+    drop(sw, pt, p, DROP_LONG);
   } else {
+    if (p->trunc < p->len) p->len = p->trunc;
     transmit(sw, pt, p, now);
   }
   sw->core.now = saved;
@@ -332,7 +334,6 @@ static void after_ingress(struct sw *sw, struct pkt *p) {
       return;
     }
     c->plen = (i32)c->len;
-    c->trunc = UINT32_MAX;
     c->parsed = 0;
     sw->prog->init(sw, c);
     sw->prog->reset_metadata(c);
