@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from tests.p4rt import programs as p
 from tests.p4rt.client import INSERT, MODIFY, entry, lpm, member, range_, wrap, write_request
 from tests.p4rt.conftest import make_device
 from tests.p4rt.fake import FakeEngine
+from tests.p4rt.stream import Channel
 from tests.waiting import wait_for
 
 _SET = pb.SetForwardingPipelineConfigRequest
@@ -54,46 +53,6 @@ class Running:
             stream.close()
         self.channel.close()
         self.server.stop()
-
-
-class Channel:
-    """A StreamChannel; replies wait in a queue, the final status in `status`."""
-
-    def __init__(self, stub: Any) -> None:
-        self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.replies: queue.Queue[Any] = queue.Queue()
-        self.call = stub.StreamChannel(iter(self._out.get, None))
-        threading.Thread(target=self._receive, daemon=True).start()
-
-    def _receive(self) -> None:
-        try:
-            for reply in self.call:
-                self.replies.put(reply)
-            self.replies.put(grpc.StatusCode.OK)
-        except grpc.RpcError as error:
-            self.replies.put(error.code())
-
-    def send(self, **fields: Any) -> None:
-        self._out.put(pb.StreamMessageRequest(**fields))
-
-    def arbitrate(self, election: int | None, device: int = 1, **fields: Any) -> None:
-        update = pb.MasterArbitrationUpdate(device_id=device, **fields)
-        if election is not None:
-            update.election_id.low = election
-            update.election_id.SetInParent()
-        self.send(arbitration=update)
-
-    def next(self) -> Any:
-        return self.replies.get(timeout=5)
-
-    def status(self) -> int:
-        """Status code of the next arbitration reply."""
-        reply = self.next()
-        assert not isinstance(reply, grpc.StatusCode), reply
-        return int(reply.arbitration.status.code)
-
-    def close(self) -> None:
-        self._out.put(None)
 
 
 def config_request(election: int, action: int, cookie: int | None = 7) -> Any:
