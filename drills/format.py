@@ -238,6 +238,9 @@ class Drill(SpecModel):
                     at_index = ("variants", key, "without", i)
                     hint = suggest(name, self.expect)
                     raise FieldError(at_index, f"{name} is not expected by the drill; {hint}")
+        if self.duration <= self.warmup:
+            warm = format_duration(self.warmup)
+            raise FieldError(("duration",), f"must be longer than the warm-up ({warm})")
         for i, fault in enumerate(self.timeline):
             if fault.at < self.warmup:
                 warm = format_duration(self.warmup)

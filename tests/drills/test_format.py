@@ -76,6 +76,11 @@ def test_link_down_covers_every_byte() -> None:
         ("{at_least: 0.9}", "{}", "mine.yaml:10: .*needs either"),
         ("{at_least: 0.9}", "{at_least: 0.9, at_most: 1}", "mine.yaml:10: .*needs either"),
         ("name: mine", "name: My Drill", "mine.yaml:1: name"),
+        (
+            "duration: 4 s",
+            "duration: 500 ms",
+            "mine.yaml:6: duration: must be longer than the warm",
+        ),
         ("workload:", "workload:\n  message: 4 B", "mine.yaml:4: workload.message: .*between 8 B"),
         ("link_down, ", "link_loss, loss: 0 %, ", r"mine.yaml:8: timeline\[0\].loss: must be"),
     ],
