@@ -136,6 +136,25 @@ def test_the_last_of_two_arguments_in_one_place_wins() -> None:
     assert (machine.fields[A], machine.fields[B]) == (1, 3)
 
 
+@pytest.mark.parametrize("body", ["", "m.x = 4;", "bit<8> v = m.x; m.x = v + 4;"])
+def test_an_inout_argument_that_nobody_touches_is_not_copied_back(body: str) -> None:
+    """bmv2 ends at an element past the end of a stack, even at a copy onto itself."""
+    document = compiled(
+        locals=f"action g(inout bit<8> p) {{ {body} }}", apply="g(hdr.st[hdr.h.a].x);"
+    ).json
+    assert "dereference_header_stack" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("body", ["hdr.st[0].x = 4;", "f();"])
+def test_an_inout_argument_that_may_have_changed_is_copied_back(body: str) -> None:
+    machine = execute(
+        {A: 0, ("st[0]", "x"): 9},
+        locals=f"action f() {{ hdr.st[0].x = 4; }} action g(inout bit<8> p) {{ {body} }}",
+        apply="g(hdr.st[hdr.h.a].x);",
+    )
+    assert machine.fields["st[0]", "x"] == 9
+
+
 def test_part_selects_and_elements_of_tuples() -> None:
     machine = execute(
         {D: 0x11223344},

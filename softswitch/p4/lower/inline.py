@@ -125,17 +125,17 @@ class InlineLowering(ExprLowering):
                 values = [self._pin(item, ctx, span) for item in values]
                 ctx.out.extend(effects)
             values.append((param, place))
-        named: set[ast.Param] | None = None
-        named_any = False
+        named: list[object] | None = None
         if body is not None:
-            found = [n.decl for n in walk(body) if isinstance(n, ast.Name)]
-            named = {decl for decl in found if isinstance(decl, ast.Param)}
-            named_any = bool(found)
+            named = [n.decl for n in walk(body) if isinstance(n, ast.Name)]
         for n, (param, place) in enumerate(values):
             others = [x for m, x in enumerate(values) if m != n]
             unused = named is not None and param.direction == "inout" and param not in named
-            if unused and self._untouched(param, place, others) and (isolated or not named_any):
-                continue  # nothing to copy either way
+            reached = not isolated and _may_reach(named or [], bound[n][1])
+            if unused and not reached and self._untouched(param, place, others):
+                # Nothing to copy either way. More than speed: an element of a stack that a
+                # run-time index puts past its end must not be touched, bmv2 ends there.
+                continue
             safe = isolated and not force_copy and self._untouched(param, place, others)
             if force_copy and "out" not in param.direction and place is not None:
                 passed.env[param] = self._own(param, place.value, ctx, span)
@@ -228,6 +228,23 @@ class InlineLowering(ExprLowering):
             if isinstance(source, v.Leaf) and place.type != source.type:
                 source = v.cast(source, place.type)
             self.store(place, source, ctx, span)
+
+
+def _may_reach(named: list[object], argument: ast.Expr | None) -> bool:
+    """May a body that names these declarations get at the variable an argument is part of?
+
+    Only plain variables are sure to be no more than they say: a body can call actions and
+    apply tables, which name others.
+    """
+    root: object = argument
+    while isinstance(root, (ast.Member, ast.Index, ast.Slice)):
+        root = root.base
+    variables = (ast.Param, ast.VarDecl, ast.ConstDecl)
+    return (
+        not isinstance(root, ast.Name)
+        or root.decl in named
+        or not all(isinstance(decl, variables) for decl in named)
+    )
 
 
 def _storable(value: v.Value) -> bool:
