@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6 as Ip6
+from scapy.layers.l2 import Ether
 
 from hosts.capture.reader import LINKTYPE_ETHERNET
 from hosts.capture.writer import PcapngWriter
@@ -151,3 +154,38 @@ def test_the_info_column_says_what_it_is(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert all(line.startswith("MRC\t") for line in lines), lines
     assert any("Reliability NACK" in line and "TRIMMED" in line for line in lines)
+
+
+def protocols(path: Path) -> list[str]:
+    done = subprocess.run(
+        [
+            *("tshark", "-r", str(path), "-X", f"lua_script:{SCRIPT}"),
+            *("-T", "fields", "-e", "_ws.col.Protocol"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return done.stdout.split()
+
+
+def test_a_source_port_of_somebody_else(tmp_path: Path) -> None:
+    """The lower half of an EV is the source port, and Wireshark asks the lower port first."""
+    packet = {"eth": ETH, "ipv6": IPV6, "bth": {"opcode": int(Opcode.PROBE)}, "peth": {}}
+    frames = [encode(packet | {"ev": ev}) for ev in (7, 13, 19, 53, 123, 4789, 4970, 5353)]
+    path = tmp_path / "low.pcapng"
+    write(path, frames)
+    assert protocols(path) == ["MRC"] * len(frames)
+
+
+def test_their_own_packets_stay_theirs(tmp_path: Path) -> None:
+    query = bytes.fromhex("1234 0100 0001 0000 0000 0000 01 61 00 0001 0001")
+    ethernet = bytes.fromhex("020000000002 020000000001 86dd")
+    frames = [
+        bytes(Ether(ethernet) / Ip6(src="fd00::1", dst="fd00::2") / UDP(sport=a, dport=b) / query)
+        for a, b in ((53, 40000), (40000, 53))
+    ]
+    path = tmp_path / "dns.pcapng"
+    write(path, frames)
+    assert protocols(path) == ["DNS", "DNS"]

@@ -452,8 +452,34 @@ function mrc.dissector(tvb, pinfo, tree)
   return dissect(tvb, pinfo, tree)
 end
 
-ports:add(4791, mrc) -- the RoCEv2 port
-ports:add(4971, mrc) -- as the specification's text prints it
+local MRC_PORTS = {
+  [4791] = true, -- the RoCEv2 port
+  [4971] = true, -- as the specification's text prints it
+}
+
+-- Wireshark asks the lower port first, and an EV's source port may be any: 7 is ECHO, 53 is DNS.
+-- Whoever has such a port gets what does not go to an MRC port.
+local low = Proto("mrc_source_port", "Source port of an MRC packet")
+local owners = {}
+
+function low.dissector(tvb, pinfo, tree)
+  if MRC_PORTS[pinfo.dst_port] then
+    return mrc.dissector(tvb, pinfo, tree)
+  end
+  return owners[pinfo.match_uint]:call(tvb, pinfo, tree)
+end
+
+for port = 1, 4970 do
+  local owner = not MRC_PORTS[port] and ports:get_dissector(port)
+  if owner then
+    owners[port] = owner
+    ports:add(port, low)
+  end
+end
+
+for port in pairs(MRC_PORTS) do
+  ports:add(port, mrc)
+end
 
 mrc:register_heuristic("udp", function(tvb, pinfo, tree)
   if not looks_like_mrc(tvb) then
