@@ -20,7 +20,7 @@ from tests.p4rt.client import DELETE, INSERT, MODIFY, entry, exact, wrap, write_
 from tests.p4rt.kinds import KindClient, Verdict, code_of_call
 from tests.p4rt.real import frame, octets
 from tests.p4rt.stream import Channel
-from tests.switch_kinds import CPU_PORT, KINDS, LiveSwitch
+from tests.switch_kinds import BMV2, CPU_PORT, KINDS, ROOT, LiveSwitch
 
 _SET = pb.SetForwardingPipelineConfigRequest
 _GET = pb.GetForwardingPipelineConfigRequest
@@ -526,3 +526,9 @@ def test_p4runtime_shells_client(client: KindClient, tmp_path: Path) -> None:
         assert shell.get_p4info() == client.info
     finally:
         shell.tear_down()
+
+
+def test_every_difference_is_one_that_a_test_expects() -> None:
+    users = ("p4rt/test_kinds.py", "p4rt/kinds.py", "p4rt/test_live.py", "p4src/test_live.py")
+    text = "".join((ROOT / "tests" / name).read_text() for name in users)
+    assert [what for what in BMV2 if f'"{what}"' not in text] == []

@@ -104,11 +104,11 @@ def run(program: Path, p4info: Path, command: list[str]) -> dict:
     process = subprocess.Popen([*command, *flags, *target], stdout=sys.stderr)
     try:
         session = SwitchSession(connect(1), Pipeline.load(program, p4info))
-        result: dict = {"updates": []}
+        result: dict = {"updates": [], "again": []}
         for failover in (False, True, False):
             wanted = switch_program(PLAN, SWITCH, failover_groups=failover)
             result["updates"].append(session.apply(wanted))
-            result["again"] = session.apply(wanted)
+            result["again"].append(session.apply(wanted))
         out: list[tuple[int, bytes]] = []
         for frame in cases():
             sockets[1].send(frame)
