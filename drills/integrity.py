@@ -29,6 +29,8 @@ class Integrity:
     """Messages, with success."""
     failed: int
     """Messages, with an error."""
+    failed_flows: int
+    """Flows that had such messages."""
     bytes_missing: int
     """Completed at the source, but not placed at the destination."""
     bytes_repeated: int
@@ -45,13 +47,14 @@ class Integrity:
 
 def judge_integrity(events: Iterable[Event]) -> Integrity:
     """Add up what the runner recorded at the end."""
-    posted = completed = failed = missing = repeated = 0
+    posted = completed = failed = failed_flows = missing = repeated = 0
     mismatches = regions = compared = 0
     for event in events:
         if event.type == "delivery":
             posted += event["posted"]
             completed += event["completed"]
             failed += event["failed"]
+            failed_flows += event["failed"] > 0
             surplus = event["delivered_bytes"] - event["completed_bytes"]
             missing += max(0, -surplus)
             # A message that failed half-way may have placed some of its bytes.
@@ -61,4 +64,14 @@ def judge_integrity(events: Iterable[Event]) -> Integrity:
             regions += 1
             compared += event["bytes"]
             mismatches += event["source"] != event["destination"]
-    return Integrity(posted, completed, failed, missing, repeated, mismatches, regions, compared)
+    return Integrity(
+        posted=posted,
+        completed=completed,
+        failed=failed,
+        failed_flows=failed_flows,
+        bytes_missing=missing,
+        bytes_repeated=repeated,
+        memory_mismatches=mismatches,
+        regions=regions,
+        bytes_compared=compared,
+    )

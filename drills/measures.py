@@ -27,6 +27,7 @@ MEASURES: Mapping[str, Measure] = {
     "packets_retransmitted": Measure("packets", "Data packets sent again"),
     "messages_completed": Measure("messages", "Messages completed"),
     "messages_unfinished": Measure("messages", "Messages that never completed"),
+    "messages_failed": Measure("messages", "Messages that ended with an error"),
     "bytes_missing": Measure("bytes", "Bytes acknowledged but not delivered"),
     "duplicates_delivered": Measure("packets", "Packets delivered more than once"),
     "memory_mismatches": Measure("regions", "Destination memory that differs from what was sent"),

@@ -124,6 +124,22 @@ def test_not_even_noticing_counts_until_the_repair() -> None:
     assert summary.metrics["steer_rtts"] == pytest.approx(3_000 / 12)
 
 
+def test_failed_messages_are_counted_as_such() -> None:
+    """A connection whose eight messages failed is one connection in error, not nine."""
+    run = SyntheticRun(
+        qp_error=True,
+        edit=lambda events: [
+            Event(e.t, e.src, e.type, {**e.data, "posted": e["posted"] + 8, "failed": 8})
+            if e.type == "delivery"
+            else e
+            for e in events
+        ],
+    )
+    metrics = run.judged().metrics
+    assert (metrics["qp_errors"], metrics["messages_failed"]) == (1, 8)
+    assert metrics["messages_unfinished"] == 0
+
+
 def test_qp_error_fails() -> None:
     assert broken(SyntheticRun(qp_error=True).judged()) == {"qp_errors"}
 
