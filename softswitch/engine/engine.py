@@ -56,7 +56,9 @@ def compile_program(program: Mapping[str, Any]) -> tuple[Generator, str]:
     try:
         gen = Generator(Program(program))
         return gen, gen.text()
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as e:
+    except (
+        LookupError, TypeError, AttributeError, ValueError, RecursionError, OverflowError,
+    ) as e:  # fmt: skip
         # the checks in program.py name the place; this is for what they did not foresee
         text = " ".join(str(e).split())[:200]
         raise ProgramError(f"malformed bmv2 JSON: {type(e).__name__}: {text}") from None

@@ -43,7 +43,7 @@ class JsonNames:
                 item["name"]: types.get(item.get("header_type"), [])
                 for item in program.get("headers", [])
             }
-        except (TypeError, KeyError, AttributeError, ValueError, IndexError) as error:
+        except (TypeError, LookupError, AttributeError, ValueError, OverflowError) as error:
             raise invalid(f"bmv2 JSON: malformed ({type(error).__name__}: {error})") from None
 
     def field_width(self, target: object) -> int:

@@ -6,11 +6,18 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
+MAX_MESSAGE = 400
+"""Characters of a message: it may quote a number of any length."""
+
+
 class StfError(Exception):
     """A test that cannot be run: one clear line, with its place where there is one."""
 
     def __init__(self, message: str, file: str = "", line: int = 0) -> None:
         place = f"{file}:{line}: " if line else (f"{file}: " if file else "")
+        if len(message) > MAX_MESSAGE:
+            half = MAX_MESSAGE // 2
+            message = f"{message[:half]} ... {message[-half:]}"
         super().__init__(f"{place}{message}")
 
 

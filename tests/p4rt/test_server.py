@@ -203,6 +203,9 @@ def test_pipeline_config(running: Running) -> None:
     assert not stub.GetForwardingPipelineConfig(get).config.HasField("cookie")
 
 
+INFINITE = b'{"actions": [{"name": "a", "runtime_data": [{"bitwidth": 1e999}]}]}'
+
+
 def test_bad_pipeline_configs(running: Running) -> None:
     running.stream(1).status()
     stub = running.stub
@@ -210,7 +213,7 @@ def test_bad_pipeline_configs(running: Running) -> None:
         request = config_request(1, action)
         request.ClearField("config")
         assert code(stub.SetForwardingPipelineConfig, request) == (grpc.StatusCode.INVALID_ARGUMENT)
-        for data in (b"", b"{", b"[1]", b"\xff\xff", b"{}", b'{"actions": 3}'):
+        for data in (b"", b"{", b"[1]", b"\xff\xff", b"{}", b'{"actions": 3}', INFINITE):
             request = config_request(1, action)
             request.config.p4_device_config = data
             assert code(stub.SetForwardingPipelineConfig, request) == (

@@ -144,6 +144,12 @@ def problem_of(text: str) -> str:
     return ""
 
 
+def test_long_words_are_quoted_in_part() -> None:
+    problem = problem_of("packet " + "x" * 100_000 + " ab")
+    assert problem.startswith("test.stf:1: ") and "xx ... xx" in problem
+    assert len(problem) < 500
+
+
 @given(st.text(max_size=80))
 def test_any_text_is_read_or_refused(text: str) -> None:
     assert "\n" not in problem_of(text)
