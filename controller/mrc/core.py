@@ -219,14 +219,14 @@ class MrcController:
         return changed
 
     def allow(self, now: int, *, links: Iterable[str] = (), evs: Iterable[int] = ()) -> Talk[int]:
-        """Give EVs back, and put drained ports up again. How many EVs changed."""
+        """Give EVs back, and put drained ports up again. How many EVs and ports changed."""
         links, evs = [self.plan.link(name).name for name in links], list(evs)
         self.denials.links.difference_update(links)
         self.denials.evs.difference_update(evs)
+        changed = 0
         for name in [n for n in links if n in self.denials.drained]:
             self.denials.drained.discard(name)
-            yield from self._set_ports(name, up=True)
-        changed = 0
+            changed += yield from self._set_ports(name, up=True)
         for qp in list(self._qps.values()):
             reply = yield qp.host, {"op": "ev_table", "qpn": qp.qpn}
             for entry in (reply or {}).get("evs", ()):

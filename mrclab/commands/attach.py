@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -19,6 +20,14 @@ from topologies.switches import SHELL_ROLE
 LAB_OPTION = click.option(
     "--lab", "run_id", metavar="ID", help="Which running lab, when there are several (lab ps)."
 )
+
+
+def _here() -> str:
+    """The working directory, or / when somebody has removed it."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return "/"
 
 
 def _ready_state(lab: RunningLab) -> dict[str, Any]:
@@ -111,7 +120,10 @@ def exec_command(run_id: str | None, host: str, command: tuple[str, ...]) -> Non
     """
     lab = pick_lab(run_id)
     pid = _entry(_ready_state(lab)["hosts"], host, "host")["pid"]
-    _exec([*lab.enter_argv(), "--", "mnexec", "-a", str(pid), "--", *command])
+    # Entering a mount namespace changes to its root, and mnexec keeps what it finds. A folder
+    # that is not there inside (below /run) is no reason not to run the command.
+    stay = ["sh", "-c", 'cd "$0" 2>/dev/null; exec "$@"', _here()]
+    _exec([*lab.enter_argv(), "--", *stay, "mnexec", "-a", str(pid), "--", *command])
 
 
 @click.command("shell")

@@ -304,9 +304,9 @@ def _change(op: str, what: tuple[str, ...], run_id: str | None, as_json: bool) -
     if as_json:
         _print(reply)
         return
-    word = "denied" if op == "deny" else "allowed again"
+    word = "EVs denied" if op == "deny" else "EVs or ports allowed again"
     names = [*reply["denied"]["links"], *(f"{ev:08x}" for ev in reply["denied"]["evs"])]
-    print(f"{reply['changed']} EVs {word}; on the denylist: {', '.join(names) or 'nothing'}")
+    print(f"{reply['changed']} {word}; on the denylist: {', '.join(names) or 'nothing'}")
 
 
 @ctl_command.command("drain")

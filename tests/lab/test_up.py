@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mrclab import ROOT
 from mrclab.namespace import RUN_ENV
 from tests.lab.conftest import UpLab, run_lab, start_up
 from tests.waiting import wait_for
@@ -49,6 +50,8 @@ def test_exec_runs_on_the_host(up_lab: UpLab) -> None:
     done = run_lab("exec", "h1", "ip", "-br", "addr", "show", "h1-p1")
     assert done.returncode == 0, done.stderr
     assert "fd4d:5243:1::2" in done.stdout
+    here = run_lab("exec", "h1", "pwd")
+    assert here.stdout.strip() == str(ROOT)
     wrong = run_lab("exec", "h9", "true")
     assert wrong.returncode == 2
     assert wrong.stderr.count("\n") == 1
