@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-
 MAX_MESSAGE = 400
 """Characters of a message: it may quote a number of any length."""
 

@@ -146,7 +146,8 @@ def problem_of(text: str) -> str:
 
 def test_long_words_are_quoted_in_part() -> None:
     problem = problem_of("packet " + "x" * 100_000 + " ab")
-    assert problem.startswith("test.stf:1: ") and "xx ... xx" in problem
+    assert problem.startswith("test.stf:1: ")
+    assert "xx ... xx" in problem
     assert len(problem) < 500
 
 
