@@ -96,12 +96,13 @@ def ps_command(as_json: bool) -> None:
     if not rows:
         print("no lab is running" + ("" if os.geteuid() == 0 else " that this user may see"))
         return
-    print(f"{'LAB':<26}{'PID':<9}{'WHAT':<12}FABRIC")
+    table = [("LAB", "PID", "WHAT", "FABRIC")]
     for lab, state in rows:
-        print(
-            f"{lab.run_id:<26}{lab.init_pid:<9}{state.get('command', '-'):<12}"
-            f"{state.get('fabric', 'coming up')}"
-        )
+        what, fabric = state.get("command", "-"), state.get("fabric", "coming up")
+        table.append((lab.run_id, str(lab.init_pid), what, fabric))
+    widths = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
+    for row in table:
+        print("".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip())
 
 
 @click.command(

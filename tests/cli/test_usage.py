@@ -10,8 +10,10 @@ import pytest
 
 from mrclab import ROOT
 from mrclab.cli import main
+from mrclab.commands import attach
 from mrclab.commands.drill import prepare_out
 from mrclab.errors import EXIT_USAGE, UserError
+from mrclab.namespace import RunningLab
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,19 @@ def test_the_list_of_fabrics_is_two_columns(capsys: pytest.CaptureFixture[str]) 
     width = max(len(line.split()[0]) for line in lines) + 2
     assert any(line.startswith("eight-plane-small  ") for line in lines)
     assert all(line[:width].endswith("  ") and line[width] != " " for line in lines)
+
+
+def test_ps_keeps_its_columns_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = RunningLab("20261201-042830-30144", 30183)
+    state = {"command": "drill uplink-down-full", "fabric": "eight-plane-wide"}
+    monkeypatch.setattr(RunningLab, "state", lambda self: state)
+    monkeypatch.setattr(attach, "running_labs", lambda: [lab])
+    assert main(["ps"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert row.endswith("  drill uplink-down-full  eight-plane-wide")
+    assert head.index("FABRIC") == row.index("eight-plane-wide")
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
