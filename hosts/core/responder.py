@@ -390,8 +390,7 @@ class Responder:
     def flush_ack(self) -> None:
         """One transport ACK for all that completed since the last (section 4.4)."""
         self.ack_pending = False
-        if self._reassembly.completed:
-            self._ack(Syndrome.ACK)
+        self._ack(Syndrome.ACK)
 
     def _ack(self, syndrome: Syndrome) -> None:
         link = self._link

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -19,10 +20,10 @@ from hosts.core.ev.evset import EvSet
 from hosts.core.ev.format import EvFormat, EvKind
 from hosts.core.ev.profile import EvMode, ProfileInput, ProfileSpec
 from hosts.core.ev.state import EvInput
-from hosts.core.events import EvState, NackReceived
+from hosts.core.events import Completion, EvState, NackReceived, Status
 from hosts.wire.constants import EvPacking, NackReason, Opcode
 from hosts.wire.frame import FlowTemplate, Packet, parse
-from hosts.wire.headers import Neth
+from hosts.wire.headers import Aeth, Eeth, Neth
 from tests.core.duo import Duo, endpoint, qp_config
 
 GOOD, SKIP, BAD, DENIED = EvState.GOOD, EvState.SKIP, EvState.ASSUMED_BAD, EvState.DENIED
@@ -34,7 +35,7 @@ class Spy(FixedWindow):
     __slots__ = ("heard", "lowered")
 
     def __init__(self, figures) -> None:
-        super().__init__(figures, FixedProfile(16_000))
+        super().__init__(figures, FixedProfile(64_000))
         self.heard: list[tuple[int, int | None, bool]] = []
         self.lowered: list[int | None] = []
 
@@ -366,3 +367,185 @@ def test_ev_probes_that_bring_an_ev_back_must_be_consecutive():
     assert entry.state is BAD
     hand.parts.prober.on_ev_probe(entry, True, 0)
     assert entry.state is GOOD
+
+
+# --- 4.2, 4.4: windows --------------------------------------------------------------------------
+
+
+def test_dynamic_mpr_follows_the_newest_sack_up_to_what_was_exchanged():
+    hand = Hand(mpr=16, dynamic_mpr=True)
+    requestor = hand.parts.requestor
+    hand.write(100, 4)
+    hand.sack(0, mpr=9, rcvd_bytes=2)
+    assert requestor.mpr == 9 * 128
+    hand.sack(0, mpr=12, rcvd_bytes=1)  # older: reordered
+    assert requestor.mpr == 9 * 128
+    hand.sack(1, mpr=0, rcvd_bytes=3)  # unused
+    assert requestor.mpr == 9 * 128
+    hand.sack(2, mpr=255, rcvd_bytes=4)
+    assert requestor.mpr == 16 * 128
+
+
+def test_a_static_window_ignores_what_sacks_say():
+    hand = Hand(mpr=16)
+    hand.write(100)
+    hand.sack(0, mpr=9)
+    assert hand.parts.requestor.mpr == 16 * 128
+
+
+def test_write_imms_in_flight_are_as_many_as_the_peer_allows():
+    hand = Hand(write_imm_limit=3)
+    for i in range(5):
+        hand.duo.write(bytes(10), imm=i, wr_id=i)
+    packets = hand.data()
+    assert [(p.rqmsn, p.imm, p.a) for p in packets] == [(0, 0, 0), (1, 1, 0), (2, 2, 1)]
+    assert not hand.parts.requestor.has_work()
+    hand.sack(2)  # SACKed is not completed
+    assert hand.data() == []
+    ack = hand.back.ack(46, 5, hand.qpn, hand.first + 1 & 0xFFFFFF, Aeth(0x1F, 2))
+    hand.me.receive(1, ack, hand.now)
+    assert [p.rqmsn for p in hand.data()] == [3, 4]
+
+
+def test_an_old_duplicate_draws_sack_and_ack_though_no_message_is_complete():
+    hand = Hand()
+    flow = FlowTemplate(
+        bytes(6), bytes(6), hand.duo.ends[0].config.ports[0].ip, hand.duo.ends[1].config.ports[0].ip
+    )
+    target, region = hand.duo.ends[1], hand.duo.region
+    frame = flow.data(
+        Opcode.WRITE_FIRST, 4, 2, 0x10001, hand.duo.qpns[1], hand.first, 0, 0, 0, 0, 7, region.va,
+        region.rkey, 1000, bytes(256),
+    )  # fmt: skip
+    target.receive(1, frame, 0)
+    assert target.frames_to_send(0) == []
+    target.receive(1, frame, 0)
+    replies = [parse(f) for at in (0, 100_000) for _, f in target.frames_to_send(at)]
+    found = {p.opcode: p for p in replies if p is not None}
+    assert set(found) == {Opcode.SACK, Opcode.ACK}
+    ack = found[Opcode.ACK]
+    assert (ack.psn, ack.aeth) == (hand.first - 1 & 0xFFFFFF, Aeth(0x1F, 0))
+
+
+def test_a_missing_ack_is_asked_for_with_the_last_packet_once_more():
+    """After one RTO, a=1 and rtx=1; each time a retry, and the last retry is the end."""
+    hand = Hand(rto=RtoConfig(t=6, linear=1, exp=1))
+    packets = hand.write(100, 2)
+    hand.sack(1)
+    assert hand.data() == []
+    for _ in range(2):
+        hand.now += 140_000
+        hand.me.on_deadline(hand.now)
+        (again,) = hand.data()
+        assert (again.psn, again.a, again.rtx) == (packets[1].psn, 1, 1)
+        assert again.dscp == hand.me.config.dscp.trimmable_retx
+        assert again.ev != packets[1].ev
+    hand.now += 1_000_000
+    hand.me.on_deadline(hand.now)
+    done = [e for e in hand.me.events() if isinstance(e, Completion)]
+    assert [e.status for e in done] == [Status.RETRY_EXCEEDED, Status.FLUSHED]
+
+
+# --- 3.4: recovery ------------------------------------------------------------------------------
+
+
+def probes_of(hand: Hand, ev: int, until: int, answer: bool = False, m: int = 0) -> list[int]:
+    """When reliability probes left on an EV."""
+    found = []
+    while hand.now < until:
+        for port, frame in hand.me.frames_to_send(hand.now):
+            packet = parse(frame)
+            assert packet is not None
+            if packet.opcode == Opcode.PROBE and packet.ev == ev:
+                assert port == hand.evs.by_ev[ev].port
+                found.append(hand.now)
+                if answer:
+                    hand.answer(packet, m)
+        hand.now += 100_000
+        hand.me.on_deadline(hand.now)
+    return found
+
+
+def test_recovery_probes_are_spaced_by_the_rto_doubling_to_100_ms():
+    hand = Hand(rto=RtoConfig(t=12), ev=EvConfig(backup=0))  # 4.19 ms
+    entry = hand.evs.planes[1].active[0]
+    hand.evs.feed(entry, EvInput.LOSS, 0)
+    times = probes_of(hand, entry.ev, 600_000_000)
+    gaps = [b - a for a, b in pairwise([0, *times])]
+    wanted = [4.2, 8.4, 16.8, 33.6, 67.1, 100, 100, 100, 100]
+    assert [round(gap / 1e6, 1) for gap in gaps] == pytest.approx(wanted, abs=0.3)
+
+
+def test_three_consecutive_answers_an_rto_apart_bring_an_ev_back():
+    hand = Hand(rto=RtoConfig(t=12), ev=EvConfig(backup=0))
+    entry = hand.evs.planes[1].active[0]
+    hand.evs.feed(entry, EvInput.LOSS, 0)
+    times = probes_of(hand, entry.ev, 100_000_000, answer=True)
+    assert [round(t / 4.2e6) for t in times] == [1, 2, 3]
+    assert entry.state is GOOD
+
+
+@pytest.mark.parametrize(("m", "state"), [(0, GOOD), (1, SKIP), (2, BAD)])
+def test_what_the_last_answer_says(m, state):
+    """The third: NONE to GOOD, SKIP_ONCE to SKIP (#11); ALWAYS_SKIP is no success."""
+    hand = Hand(rto=RtoConfig(t=12), ev=EvConfig(backup=0))
+    entry = hand.evs.planes[1].active[0]
+    hand.evs.feed(entry, EvInput.LOSS, 0)
+    probes_of(hand, entry.ev, 10_000_000, answer=True)
+    assert (entry.state, entry.successes) == (BAD, 2)
+    probes_of(hand, entry.ev, 15_000_000, answer=True, m=m)
+    assert entry.state is state
+    assert entry.successes == (0 if m == 2 else 3)
+
+
+def test_ev_probes_bring_an_ev_back_too():
+    hand = Hand()
+    entry = hand.evs.planes[1].active[0]
+    hand.evs.feed(entry, EvInput.LOSS, 0)
+    for _ in range(3):
+        hand.me.probe_ev(hand.qpn, entry.ev, hand.now)
+        (request,) = [p for p in hand.sent() if p.opcode == Opcode.ENDPOINT_REQUEST]
+        assert (request.ev, request.dqp, request.psn >> 16) == (entry.ev, 2, 0)
+        response = hand.back.endpoint_response(46, 5, request.psn, Eeth(0, 0))
+        hand.me.receive(1, response, hand.now)  # op is advice only
+    assert entry.state is GOOD
+
+
+def test_a_recovered_ev_is_a_backup_when_its_place_is_taken():
+    hand = Hand()
+    plane = hand.evs.planes[1]
+    entry = plane.active[0]
+    hand.evs.feed(entry, EvInput.LOSS, 0)
+    trial = next(p for p in hand.sent() if p.opcode == Opcode.PROBE and p.src_ip[-1] == 1)
+    hand.answer(trial)
+    assert hand.evs.by_ev[trial.ev] in plane.active
+    hand.evs.feed(entry, EvInput.PROBE_OK, hand.now)
+    assert entry in plane.backup
+
+
+# --- 6: port status -----------------------------------------------------------------------------
+
+
+def test_port_status_is_told_three_times_with_new_ids():
+    hand = Hand()
+    hand.me.set_port(2, False, 0)
+    ids = []
+    while hand.now < 20_000_000:
+        ids += [
+            (p.psn, p.erth.port_status_mask)
+            for p in hand.sent()
+            if p.erth is not None and p.erth.op == 0
+        ]
+        hand.me.on_deadline(hand.now)
+    assert len({i for i, _ in ids}) == len(ids) == 3
+    assert {mask for _, mask in ids} == {1}
+
+
+def test_port_status_is_told_once_when_answered():
+    hand = Hand()
+    hand.me.set_port(2, False, 0)
+    (request,) = [p for p in hand.sent() if p.erth is not None and p.erth.op == 0]
+    hand.me.receive(1, hand.back.endpoint_response(46, 5, request.psn, Eeth(0, 0)), hand.now)
+    while hand.now < 20_000_000:
+        assert not [p for p in hand.sent() if p.erth is not None and p.erth.op == 0]
+        hand.me.on_deadline(hand.now)
