@@ -20,7 +20,7 @@ from hosts.core.ev.evset import EvSet
 from hosts.core.ev.format import EvFormat, EvKind
 from hosts.core.ev.profile import EvMode, ProfileInput, ProfileSpec
 from hosts.core.ev.state import EvInput
-from hosts.core.events import Completion, EvState, NackReceived, Status
+from hosts.core.events import Completion, EvState, LossInferred, NackReceived, Status
 from hosts.wire.constants import EvPacking, NackReason, Opcode
 from hosts.wire.frame import FlowTemplate, Packet, parse
 from hosts.wire.headers import Aeth, Eeth, Neth
@@ -32,16 +32,21 @@ GOOD, SKIP, BAD, DENIED = EvState.GOOD, EvState.SKIP, EvState.ASSUMED_BAD, EvSta
 class Spy(FixedWindow):
     """Notes what it is told."""
 
-    __slots__ = ("heard", "lowered")
+    __slots__ = ("heard", "lost", "lowered")
 
     def __init__(self, figures) -> None:
         super().__init__(figures, FixedProfile(64_000))
         self.heard: list[tuple[int, int | None, bool]] = []
         self.lowered: list[int | None] = []
+        self.lost: list[int] = []
 
     def on_sack(self, n, rtt_ns, marked, penalty, restore, now) -> None:
         self.heard.append((n, rtt_ns, marked))
         super().on_sack(n, rtt_ns, marked, penalty, restore, now)
+
+    def on_loss(self, size, now) -> None:
+        self.lost.append(size)
+        super().on_loss(size, now)
 
     def on_nack(self, size, trimmed, rtt_ns, now) -> None:
         self.lowered.append(rtt_ns)
@@ -549,3 +554,108 @@ def test_port_status_is_told_once_when_answered():
     while hand.now < 20_000_000:
         assert not [p for p in hand.sent() if p.erth is not None and p.erth.op == 0]
         hand.me.on_deadline(hand.now)
+
+
+# --- 4.6: losses --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["same_ev", "guard"])
+def test_an_inferred_loss(rule):
+    """EV to ASSUMED_BAD, the congestion control told, the oldest again before anything new: rtx=1,
+    another EV, a new time stamp, the class of retransmissions."""
+    count = 4 if rule == "same_ev" else 8
+    evs = 2 if rule == "same_ev" else 8
+    hand = Hand(1, ev=EvConfig(active=evs, backup=0, min_active=0))
+    hand.cc.base_rtt_ns = 1000
+    packets = hand.write(200, count)
+    lost = packets[0]
+    assert (packets[2].ev == lost.ev) is (rule == "same_ev")
+    hand.now += 1_000_000
+    hand.write(200)  # still waiting, or sent: newer in any case
+    highest = 2 if rule == "same_ev" else 7
+    hand.sack(-1, (1 << highest + 1) - 2, entropy=packets[highest].ev, ack_psn_offset=highest + 1,
+              rcvd_bytes=4)  # fmt: skip
+    inferred = [e for e in hand.me.events() if isinstance(e, LossInferred)]
+    assert [(e.psn, e.ev) for e in inferred] == [(lost.psn, lost.ev)]
+    assert inferred[0].rule == rule or rule == "guard"
+    assert hand.evs.by_ev[lost.ev].state is BAD
+    assert hand.cc.lost == [lost.nominal_size]
+    hand.duo.write(bytes(200), wr_id=99)
+    again, *new = hand.data()
+    assert (again.psn, again.rtx, again.dscp) == (lost.psn, 1, hand.me.config.dscp.trimmable_retx)
+    assert again.ev != lost.ev
+    assert again.tx_timestamp != lost.tx_timestamp
+    assert [p.rtx for p in new] == [0]
+
+
+def test_a_hole_is_retransmitted_fast_only_once():
+    hand = Hand(1, ev=EvConfig(active=2, backup=0, min_active=0))
+    packets = hand.write(200, 8)
+    hand.sack(-1, 0b100, entropy=packets[2].ev, ack_psn_offset=3, rcvd_bytes=1)
+    assert [p.psn for p in hand.data()] == [packets[0].psn]
+    hand.now += 1_000_000
+    hand.sack(-1, 0b11111110, entropy=packets[7].ev, ack_psn_offset=8, rcvd_bytes=7)
+    assert hand.data() == []
+
+
+def test_a_retransmission_takes_another_plane_before_its_old_ev():
+    hand = Hand(2, ev=EvConfig(active=2, backup=0, min_active=0))
+    packet = next(p for p in hand.write(200, 2) if p.src_ip[-1] == 1)
+    hand.nack(packet, NackReason.TRIMMED_LASTHOP)
+    (again,) = hand.data()
+    assert again.src_ip[-1] == 2
+    assert again.ev != packet.ev
+
+
+def test_a_time_out_speaks_against_its_ev_and_sends_a_probe():
+    hand = Hand(1, rto=RtoConfig(t=6, linear=1, exp=4), ev=EvConfig(backup=0))
+    (packet,) = hand.write(200)
+    hand.now = 70_000
+    hand.me.on_deadline(hand.now)
+    packets = hand.sent()
+    assert hand.evs.by_ev[packet.ev].state is BAD
+    assert hand.cc.lost == [packet.nominal_size]
+    assert [(p.psn, p.rtx) for p in packets if p.opcode == Opcode.WRITE_ONLY] == [(packet.psn, 1)]
+    assert any(p.opcode == Opcode.PROBE for p in packets)
+    hand.me.set_port(packet.src_ip[-1], False, hand.now)  # from now on that explains its losses
+    again = next(p for p in packets if p.rtx)
+    entry = hand.evs.by_ev[again.ev]
+    hand.now += 70_000
+    hand.me.on_deadline(hand.now)
+    assert len(hand.cc.lost) == 2
+    assert entry.state is GOOD
+
+
+def test_the_retry_counter_starts_anew_when_cack_advances():
+    hand = Hand(rto=RtoConfig(t=6, linear=1, exp=4))
+    hand.write(200, 3)
+    hand.now = 70_000
+    hand.me.on_deadline(hand.now)
+    hand.sent()
+    assert hand.parts.requestor.rto.retries == 1
+    hand.sack(-1, 0b110)
+    assert hand.parts.requestor.rto.retries == 1
+    hand.sack(0)
+    assert hand.parts.requestor.rto.retries == 0
+
+
+def test_a_trimmed_packet_that_arrived_before_draws_a_sack():
+    """4.8, with the trimmed copy's EV and without a bit of its payload."""
+    hand = Hand()
+    mine, target = hand.duo.ends
+    region = hand.duo.region
+    flow = FlowTemplate(bytes(6), bytes(6), mine.config.ports[0].ip, target.config.ports[0].ip)
+
+    def packet(dscp: int, ev: int) -> bytes:
+        return flow.data(
+            Opcode.WRITE_ONLY, dscp, 2, ev, hand.duo.qpns[1], hand.first, 0, 0, 0, 0, 9, region.va,
+            region.rkey, 256, bytes(256),
+        )  # fmt: skip
+
+    target.receive(1, packet(4, 1), 0)
+    before = target.stats().qps[hand.duo.qpns[1]].delivered_bytes
+    target.receive(1, packet(12, 2)[:120], 0)
+    replies = [parse(f) for at in (0, 50_000, 100_000) for _, f in target.frames_to_send(at)]
+    sacks = [p for p in replies if p is not None and p.seth is not None]
+    assert [(p.seth.entropy, p.cc_state.tx_timestamp) for p in sacks] == [(2, 9)]
+    assert target.stats().qps[hand.duo.qpns[1]].delivered_bytes == before
