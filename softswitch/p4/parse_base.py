@@ -249,14 +249,19 @@ class ParserBase(ABC):
     # ---- annotations
 
     def annotations(self) -> ast.Annotations:
-        """Any number of `@name`, `@name(...)`, `@name[...]`."""
+        """Any number of `@name`, `@name(...)`, `@name[...]`, `@pragma name ...`."""
         found: ast.Annotations = []
         while self.at("@"):
             start = self.next().span
+            pragma = self.token.text == "pragma"
+            if pragma:
+                self.next()
             if self.token.kind != IDENT:
                 raise self.fail(f"expected the name of an annotation, found {self.describe()}")
             annotation = ast.Annotation(start, self.next().text)
-            if self.at("(", "["):
+            if pragma:
+                self._pragma_body(annotation)
+            elif self.at("(", "["):
                 annotation.has_body = True
                 self._annotation_body(annotation)
             annotation.span = start.to(self.previous)
@@ -285,6 +290,20 @@ class ParserBase(ABC):
         annotation.tokens = texts
         annotation.text = f"@{annotation.name}{open_text}{' '.join(texts)}{close}"
         self._annotation_args(annotation, begin, end)
+
+    def _pragma_body(self, annotation: ast.Annotation) -> None:
+        """What is left of the line, as p4c reads it."""
+        begin = self.pos
+        while self.token.kind != EOF:
+            last, this = self.previous, self.token.span
+            if this.file is not last.file or this.line != last.end_line:
+                break
+            annotation.tokens.append(self.next().text)
+        annotation.text = f"@{annotation.name}"
+        if annotation.tokens:
+            annotation.has_body = True
+            annotation.text += f"({' '.join(annotation.tokens)})"
+            self._annotation_args(annotation, begin, self.pos)
 
     def _annotation_args(self, annotation: ast.Annotation, begin: int, end: int) -> None:
         after, depth = self.pos, self.depth

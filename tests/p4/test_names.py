@@ -78,3 +78,15 @@ def test_name_of_the_file(tmp_path: Path) -> None:
     made = compile_text(source(), Path('x"; int evil;\n.p4'))
     check_files(made, tmp_path)
     assert "evil" not in compile_program(made.json)[1]
+
+
+def test_pragma_is_an_annotation_that_ends_with_the_line() -> None:
+    made = compiled(
+        locals='@pragma name ".other"\n@pragma stage 3, "x"\n'
+        "table t { key = { m.x: exact; } actions = { @pragma tableonly\n NoAction; } }",
+        apply="t.apply();",
+    )
+    (table,) = made.p4info.tables
+    assert table.preamble.name == "other"
+    assert list(table.preamble.annotations) == ['@stage(3, "x")']
+    assert table.action_refs[0].scope == table.action_refs[0].TABLE_ONLY
