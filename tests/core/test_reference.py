@@ -1,160 +1,19 @@
-"""Sentences of the reference that an answer made by hand shows best; the names quote them."""
+"""What the reference says of sending and loss (2.4, 4, 5), shown by answers made by hand."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from random import Random
-
 import pytest
 
-from hosts.core.cc.fixed import FixedProfile, FixedWindow
-from hosts.core.config import (
-    CcConfig,
-    ConfigError,
-    EvConfig,
-    PeerInfo,
-    QpConfig,
-    RtoConfig,
-)
-from hosts.core.ev.evset import EvSet
-from hosts.core.ev.format import EvFormat, EvKind
-from hosts.core.ev.profile import EvMode, ProfileInput, ProfileSpec
+from hosts.core.config import ConfigError, EvConfig, PeerInfo, RtoConfig
 from hosts.core.ev.state import EvInput
-from hosts.core.events import Completion, EvState, LossInferred, NackReceived, Status
-from hosts.wire.constants import EvPacking, NackReason, Opcode
-from hosts.wire.frame import FlowTemplate, Packet, parse
-from hosts.wire.headers import Aeth, Eeth, Neth
-from tests.core.duo import Duo, endpoint, qp_config
+from hosts.core.events import Completion, EvState, LossInferred, Status
+from hosts.wire.constants import NackReason, Opcode
+from hosts.wire.frame import FlowTemplate, parse
+from hosts.wire.headers import Aeth, Eeth
+from tests.core.duo import endpoint, qp_config
+from tests.core.hand import Hand
 
 GOOD, SKIP, BAD, DENIED = EvState.GOOD, EvState.SKIP, EvState.ASSUMED_BAD, EvState.DENIED
-
-
-class Spy(FixedWindow):
-    """Notes what it is told."""
-
-    __slots__ = ("heard", "lost", "lowered")
-
-    def __init__(self, figures) -> None:
-        super().__init__(figures, FixedProfile(64_000))
-        self.heard: list[tuple[int, int | None, bool]] = []
-        self.lowered: list[int | None] = []
-        self.lost: list[int] = []
-
-    def on_sack(self, n, rtt_ns, marked, penalty, restore, now) -> None:
-        self.heard.append((n, rtt_ns, marked))
-        super().on_sack(n, rtt_ns, marked, penalty, restore, now)
-
-    def on_loss(self, size, now) -> None:
-        self.lost.append(size)
-        super().on_loss(size, now)
-
-    def on_nack(self, size, trimmed, rtt_ns, now) -> None:
-        self.lowered.append(rtt_ns)
-        super().on_nack(size, trimmed, rtt_ns, now)
-
-
-class Hand:
-    """One endpoint; its peer is this test."""
-
-    def __init__(self, ports: int = 2, **qp) -> None:
-        self.me, other = endpoint(0, ports), endpoint(1, ports)
-        qp.setdefault("rto", RtoConfig(t=12))
-        self.duo = Duo(self.me, other, qp_config(**qp))
-        self.qpn = self.duo.qpns[0]
-        self.now = 0
-        self.parts = self.me.query_qp(self.qpn).parts
-        destination = self.parts.destination
-        self.cc = Spy(destination.cc.figures)
-        destination.use(self.cc, CcConfig("fixed"))
-        self.first = self.me.query_qp(self.qpn).first_psn
-        self.back = FlowTemplate(
-            bytes(6), bytes(6), other.config.ports[0].ip, self.me.config.ports[0].ip
-        )
-
-    @property
-    def evs(self) -> EvSet:
-        return self.me.query_qp(self.qpn).evs
-
-    def write(self, size: int, count: int = 1) -> list[Packet]:
-        for i in range(count):
-            self.duo.write(bytes(size), wr_id=i)
-        return self.data()
-
-    def data(self) -> list[Packet]:
-        return [p for p in self.sent() if p.opcode <= Opcode.WRITE_ONLY_IMM]
-
-    def sent(self) -> list[Packet]:
-        """What leaves within 50 us."""
-        packets: list[Packet | None] = []
-        for _ in range(50):
-            packets += [parse(f) for _, f in self.me.frames_to_send(self.now)]
-            self.now += 1000
-            self.me.on_deadline(self.now)
-        assert None not in packets
-        return packets
-
-    def nack(self, packet: Packet, reason: NackReason, stamp: int = 0) -> None:
-        neth = Neth(reason, packet.ev, packet.psn, stamp)
-        self.me.receive(1, self.back.nack(46, 5, self.qpn, neth), self.now)
-
-    def sack(self, cack: int = -1, bits: int = 0, **fields) -> None:
-        """`cack`, `bits` counted from the first PSN."""
-        sack = dict.fromkeys(
-            (
-                *("rtx", "m", "pr", "ack_psn_offset", "entropy", "spdcid", "dpdcid", "mpr"),
-                *("tx_timestamp", "ooo_count", "restore_cwnd", "rcv_cwnd_pen", "rcvd_bytes"),
-            ),
-            0,
-        )
-        sack |= {"dscp": 46, "ev": 5, "dqp": self.qpn, "cack_psn": self.first + cack & 0xFFFFFF}
-        sack |= {"sack_offset": 1, "sack_bitmap": bits >> (cack + 1)} | fields
-        self.me.receive(1, self.back.sack(**sack), self.now)
-
-    def probe(self) -> Packet:
-        """Makes it send a reliability probe."""
-        self.parts.prober.refresh(self.now)
-        return next(p for p in self.sent() if p.opcode == Opcode.PROBE)
-
-    def answer(self, probe: Packet, m: int = 0) -> None:
-        assert probe.peth is not None
-        self.sack(m=m, pr=1, ack_psn_offset=probe.peth.probe_id, entropy=probe.ev)
-
-    def nacks(self) -> list[NackReceived]:
-        return [e for e in self.me.events() if isinstance(e, NackReceived)]
-
-
-# --- 3.4, 4.7: a SACK that answers a probe is a SACK ---------------------------------------------
-
-
-def test_the_m_bit_of_a_probes_answer_reaches_the_congestion_control():
-    hand = Hand()
-    hand.write(100)
-    for m, marked in ((0, False), (1, True), (3, False)):
-        hand.answer(hand.probe(), m)
-        assert hand.cc.heard[-1][1:] == (hand.cc.rtt_ns, marked)
-
-
-@pytest.mark.parametrize(("m", "state"), [(0, GOOD), (1, SKIP), (2, BAD), (3, GOOD)])
-def test_path_feedback_of_a_probe_moves_a_good_ev(m, state):
-    hand = Hand()
-    hand.write(100)
-    probe = hand.probe()
-    hand.answer(probe, m)
-    assert hand.evs.by_ev[probe.ev].state is state
-
-
-@pytest.mark.parametrize(("m", "state"), [(0, GOOD), (1, SKIP), (2, BAD)])
-def test_path_feedback_of_a_trial_probe(m, state):
-    hand = Hand()
-    port = hand.write(100)[0].src_ip[-1]
-    plane = hand.evs.planes[port]
-    hand.evs.feed(plane.active[0], EvInput.LOSS, hand.now)
-    probe = next(p for p in hand.sent() if p.opcode == Opcode.PROBE)
-    entry = hand.evs.by_ev[probe.ev]
-    assert entry.role == "backup"
-    hand.answer(probe, m)
-    assert (entry.state, entry.role) == (state, "out" if m == 2 else "active")
-    assert plane.trials == (1 if m == 2 else 0)  # the next backup is tried
 
 
 # --- 2.4, 4.6: NACKs -----------------------------------------------------------------------------
@@ -218,135 +77,6 @@ def test_table_of_nack_reasons(reason, state, at_once, retries):
     again += hand.data()
     assert [(p.psn, p.rtx) for p in again] == [(packet.psn, 1)]
     assert hand.parts.requestor.rto.retries == retries
-
-
-# --- 3.4: rotation -------------------------------------------------------------------------------
-
-
-def small_set(count: int) -> EvSet:
-    return EvSet({1: (list(range(1, count + 1)), [])}, Random(1), qpn=1, min_active=0)
-
-
-def test_the_only_ev_carries_its_own_retransmission_though_it_was_skipped():
-    evs = small_set(1)
-    only = evs.pick(1, 0)
-    evs.feed(only, EvInput.NACK_TRIMMED, 0)
-    assert evs.pick_again(1, 0, only, 0) is only
-
-
-def test_when_all_are_suspect_they_share_the_load():
-    evs = small_set(4)
-    for entry in evs.by_ev.values():
-        entry.suspect = True
-    assert len({evs.pick(1, 0).ev for _ in range(4)}) == 4
-
-
-# --- 6: reverse EVs, ports -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", [EvInput.DENY, EvInput.LOSS])
-def test_control_packets_leave_an_ev_that_is_denied_or_bad(what):
-    hand = Hand()
-    reverse = hand.parts.reverse
-    for port, plane in hand.evs.planes.items():
-        entry = hand.evs.by_ev[reverse.of_port(port)]
-        hand.evs.feed(entry, what, hand.now)
-        assert entry.state in (BAD, DENIED)
-        assert hand.evs.by_ev[reverse.of_port(port)] in plane.active
-
-
-def test_a_late_sack_does_not_bring_back_a_denied_ev():
-    hand = Hand()
-    (packet,) = hand.write(100)
-    hand.me.set_ev_denied(hand.qpn, packet.ev, True, hand.now)
-    hand.sack(0, entropy=packet.ev)
-    assert hand.parts.reverse.of_port(packet.src_ip[-1]) != packet.ev
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_peer_learns_of_a_port_that_was_down_before_they_met(first):
-    ends = endpoint(0), endpoint(1)
-    ends[0].set_port(2, False, 0)
-    infos = [end.create_qp(qp_config()) for end in ends]
-    for side in (first, 1 - first):
-        ends[side].connect_qp(infos[side].qpn, infos[1 - side], 0)
-        for port, frame in ends[side].frames_to_send(0):
-            ends[1 - side].receive(port, frame, 0)
-    masked = {port: p.masked for port, p in ends[1].query_qp(infos[1].qpn).evs.planes.items()}
-    assert masked == {1: False, 2: True}
-
-
-# --- 3.1, 3.2: values that the wire cannot carry -------------------------------------------------
-
-ECMP16 = EvFormat("ecmp", EvKind.ECMP, (16,))
-PAIR = EvFormat("pair", EvKind.STRUCTURED, (16, 16))
-
-
-def explicit(end, values, fmt=ECMP16) -> QpConfig:
-    spec = ProfileSpec("p", fmt, EvMode.EXPLICIT, ev_count=len(values), backup=0)
-    end.profiles.create_ev(spec)
-    end.profiles.move_ev("p", ProfileInput.LOAD)
-    for index, value in enumerate(values):
-        end.profiles.ev["p"].write(1, index, value)
-    end.profiles.move_ev("p", ProfileInput.ENABLE)
-    return qp_config(ev=EvConfig(profile="p"))
-
-
-@pytest.mark.parametrize("packing", EvPacking)
-@pytest.mark.parametrize("ipv4", [False, True])
-def test_an_ecmp_value_is_the_source_port_in_every_packing(packing, ipv4):
-    end = endpoint(0, 1, ipv4, ev_packing=packing)
-    other = endpoint(1, 1, ipv4, ev_packing=packing)
-    config = explicit(end, [0xC001, 0xC002])
-    mine, theirs = end.create_qp(config), other.create_qp(qp_config())
-    end.connect_qp(mine.qpn, theirs, 0)
-    end.post_write(mine.qpn, 1, bytes(100), 0x10000000, 1)
-    (packet,) = [parse(f, packing) for _, f in end.frames_to_send(0)]
-    assert packet is not None
-    assert packet.sport in (0xC001, 0xC002)
-
-
-@pytest.mark.parametrize(
-    ("packing", "ipv4", "bad"),
-    [
-        (EvPacking.LABEL20, False, 0x100000),
-        (EvPacking.LABEL_HIGH, True, 0x10000),
-        (EvPacking.SPORT_HIGH, True, 0x00000001),
-        (EvPacking.LABEL20, True, 0x10000),
-    ],
-)
-def test_values_that_do_not_fit_are_refused_when_the_qp_is_made(packing, ipv4, bad):
-    end = endpoint(0, 1, ipv4, ev_packing=packing)
-    good = 0x10000 if packing is EvPacking.SPORT_HIGH else 1
-    ev = EvConfig(active=2, backup=0, values={1: [good, bad]})
-    with pytest.raises(ConfigError, match=rf"EV {bad:#010x}"):
-        end.create_qp(qp_config(ev=ev))
-    if not ipv4:
-        config = explicit(end, [good, bad], PAIR)
-        with pytest.raises(ConfigError, match=rf"EV {bad:#010x}"):
-            end.create_qp(config)
-
-
-def test_an_ev_is_not_replaced_by_one_that_ipv4_cannot_carry():
-    end = endpoint(0, 1, True)
-    qpn = end.create_qp(qp_config(ev=EvConfig(active=1, backup=0, values={1: [5]}))).qpn
-    with pytest.raises(Exception, match="0x00010000"):
-        end.replace_ev(qpn, 5, 0x10000, 0)
-
-
-def test_a_profile_is_edited_while_it_is_not_online():
-    end = endpoint(0, 1)
-    explicit(end, [1, 2])
-    profile = end.profiles.ev["p"]
-    wanted = ProfileSpec("p", ECMP16, EvMode.EXPLICIT, ev_count=2, backup=0, ev_min_active=1)
-    with pytest.raises(ConfigError, match="ONLINE"):
-        end.profiles.modify_ev(wanted)
-    end.profiles.move_ev("p", ProfileInput.DISABLE)
-    end.profiles.modify_ev(wanted)  # entries stay: nothing they depend on has changed
-    assert profile.entries == {1: [1, 2]}
-    longer = ProfileSpec("p", ECMP16, EvMode.EXPLICIT, ev_count=3, backup=0)
-    end.profiles.modify_ev(longer)
-    assert profile.entries == {1: [None, None, None]}
 
 
 # --- 4.1: attributes -----------------------------------------------------------------------------
@@ -449,111 +179,6 @@ def test_a_missing_ack_is_asked_for_with_the_last_packet_once_more():
     hand.me.on_deadline(hand.now)
     done = [e for e in hand.me.events() if isinstance(e, Completion)]
     assert [e.status for e in done] == [Status.RETRY_EXCEEDED, Status.FLUSHED]
-
-
-# --- 3.4: recovery ------------------------------------------------------------------------------
-
-
-def probes_of(hand: Hand, ev: int, until: int, answer: bool = False, m: int = 0) -> list[int]:
-    """When reliability probes left on an EV."""
-    found = []
-    while hand.now < until:
-        for port, frame in hand.me.frames_to_send(hand.now):
-            packet = parse(frame)
-            assert packet is not None
-            if packet.opcode == Opcode.PROBE and packet.ev == ev:
-                assert port == hand.evs.by_ev[ev].port
-                found.append(hand.now)
-                if answer:
-                    hand.answer(packet, m)
-        hand.now += 100_000
-        hand.me.on_deadline(hand.now)
-    return found
-
-
-def test_recovery_probes_are_spaced_by_the_rto_doubling_to_100_ms():
-    hand = Hand(rto=RtoConfig(t=12), ev=EvConfig(backup=0))  # 4.19 ms
-    entry = hand.evs.planes[1].active[0]
-    hand.evs.feed(entry, EvInput.LOSS, 0)
-    times = probes_of(hand, entry.ev, 600_000_000)
-    gaps = [b - a for a, b in pairwise([0, *times])]
-    wanted = [4.2, 8.4, 16.8, 33.6, 67.1, 100, 100, 100, 100]
-    assert [round(gap / 1e6, 1) for gap in gaps] == pytest.approx(wanted, abs=0.3)
-
-
-def test_three_consecutive_answers_an_rto_apart_bring_an_ev_back():
-    hand = Hand(rto=RtoConfig(t=12), ev=EvConfig(backup=0))
-    entry = hand.evs.planes[1].active[0]
-    hand.evs.feed(entry, EvInput.LOSS, 0)
-    times = probes_of(hand, entry.ev, 100_000_000, answer=True)
-    assert [round(t / 4.2e6) for t in times] == [1, 2, 3]
-    assert entry.state is GOOD
-
-
-@pytest.mark.parametrize(("m", "state"), [(0, GOOD), (1, SKIP), (2, BAD)])
-def test_what_the_last_answer_says(m, state):
-    """The third: NONE to GOOD, SKIP_ONCE to SKIP (#11); ALWAYS_SKIP is no success."""
-    hand = Hand(rto=RtoConfig(t=12), ev=EvConfig(backup=0))
-    entry = hand.evs.planes[1].active[0]
-    hand.evs.feed(entry, EvInput.LOSS, 0)
-    probes_of(hand, entry.ev, 10_000_000, answer=True)
-    assert (entry.state, entry.successes) == (BAD, 2)
-    probes_of(hand, entry.ev, 15_000_000, answer=True, m=m)
-    assert entry.state is state
-    assert entry.successes == (0 if m == 2 else 3)
-
-
-def test_ev_probes_bring_an_ev_back_too():
-    hand = Hand()
-    entry = hand.evs.planes[1].active[0]
-    hand.evs.feed(entry, EvInput.LOSS, 0)
-    for _ in range(3):
-        hand.me.probe_ev(hand.qpn, entry.ev, hand.now)
-        (request,) = [p for p in hand.sent() if p.opcode == Opcode.ENDPOINT_REQUEST]
-        assert (request.ev, request.dqp, request.psn >> 16) == (entry.ev, 2, 0)
-        response = hand.back.endpoint_response(46, 5, request.psn, Eeth(0, 0))
-        hand.me.receive(1, response, hand.now)  # op is advice only
-    assert entry.state is GOOD
-
-
-def test_a_recovered_ev_is_a_backup_when_its_place_is_taken():
-    hand = Hand()
-    plane = hand.evs.planes[1]
-    entry = plane.active[0]
-    hand.evs.feed(entry, EvInput.LOSS, 0)
-    trial = next(p for p in hand.sent() if p.opcode == Opcode.PROBE and p.src_ip[-1] == 1)
-    hand.answer(trial)
-    assert hand.evs.by_ev[trial.ev] in plane.active
-    hand.evs.feed(entry, EvInput.PROBE_OK, hand.now)
-    assert entry in plane.backup
-
-
-# --- 6: port status -----------------------------------------------------------------------------
-
-
-def test_port_status_is_told_three_times_with_new_ids():
-    hand = Hand()
-    hand.me.set_port(2, False, 0)
-    ids = []
-    while hand.now < 20_000_000:
-        ids += [
-            (p.psn, p.erth.port_status_mask)
-            for p in hand.sent()
-            if p.erth is not None and p.erth.op == 0
-        ]
-        hand.me.on_deadline(hand.now)
-    assert len({i for i, _ in ids}) == len(ids) == 3
-    assert {mask for _, mask in ids} == {1}
-
-
-def test_port_status_is_told_once_when_answered():
-    hand = Hand()
-    hand.me.set_port(2, False, 0)
-    (request,) = [p for p in hand.sent() if p.erth is not None and p.erth.op == 0]
-    hand.me.receive(1, hand.back.endpoint_response(46, 5, request.psn, Eeth(0, 0)), hand.now)
-    while hand.now < 20_000_000:
-        assert not [p for p in hand.sent() if p.erth is not None and p.erth.op == 0]
-        hand.me.on_deadline(hand.now)
 
 
 # --- 4.6: losses --------------------------------------------------------------------------------
@@ -659,3 +284,111 @@ def test_a_trimmed_packet_that_arrived_before_draws_a_sack():
     sacks = [p for p in replies if p is not None and p.seth is not None]
     assert [(p.seth.entropy, p.cc_state.tx_timestamp) for p in sacks] == [(2, 9)]
     assert target.stats().qps[hand.duo.qpns[1]].delivered_bytes == before
+
+
+# --- 5.1: round trips ---------------------------------------------------------------------------
+
+
+def stamped(hand: Hand, stamp: int) -> int:
+    """The round trip that a reflected stamp tells."""
+    return (hand.now // 128 - stamp & 0xFFFF) * 128
+
+
+def test_rtt_of_a_packet_sent_once_or_of_a_retransmission_is_exact():
+    hand = Hand(1, ev=EvConfig(active=1, backup=0, min_active=1))
+    (first,) = hand.write(200)
+    sent_at = hand.parts.requestor.window.sent_at
+    i = hand.first & hand.parts.requestor.window.mask
+    hand.nack(first, NackReason.TRIMMED)
+    (again,) = hand.data()
+    hand.now += 777
+    fields = {"entropy": first.ev, "ack_psn_offset": 1}
+    hand.sack(-1, tx_timestamp=first.tx_timestamp, **fields)  # of the first copy: by its stamp
+    assert hand.cc.heard[-1][1] == stamped(hand, first.tx_timestamp)
+    hand.sack(-1, rtx=1, tx_timestamp=again.tx_timestamp, **fields)
+    assert hand.cc.heard[-1][1] == hand.now - sent_at[i]
+
+
+def test_rtt_with_service_time_comes_from_the_stamp():
+    """The peer added what it kept the packet for; our own table would count that too."""
+    hand = Hand(svc_time=True)
+    (packet,) = hand.write(200)
+    stamp = packet.tx_timestamp + 20
+    hand.sack(0, entropy=packet.ev, tx_timestamp=stamp)
+    assert hand.cc.heard[-1][1] == stamped(hand, stamp)
+
+
+def test_rtt_survives_the_wrap_of_the_stamp():
+    hand = Hand(svc_time=True)
+    hand.now = (1 << 16) * 128 * 3 - 1000
+    (packet,) = hand.write(200)
+    hand.now += 1_000_000
+    hand.sack(0, entropy=packet.ev, tx_timestamp=packet.tx_timestamp)
+    assert hand.cc.heard[-1][1] == stamped(hand, packet.tx_timestamp)
+    assert 1_000_000 <= hand.cc.rtt_ns < 1_100_000
+
+
+def test_received_bytes_count_once_and_wrap():
+    hand = Hand()
+    hand.write(200, 4)
+    for rcvd, n in ((5, 1280), (5, 0), (3, 0), (9, 1024)):
+        hand.sack(-1, rcvd_bytes=rcvd)
+        assert hand.cc.heard[-1][0] == n
+    hand.parts.requestor.rcvd = 0xFFFFFE
+    hand.sack(-1, rcvd_bytes=1)
+    assert hand.cc.heard[-1][0] == 3 * 256
+
+
+# --- 5.3: sending -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("more", "count"), [(0, 60), (-1, 59), (300, 60)])
+def test_a_packet_leaves_while_inflight_and_an_mtu_fit_cwnd(more, count):
+    """And the one after which no other fits asks for an acknowledgement."""
+    hand = Hand()
+    hand.cc.cwnd = 60 * hand.cc.mtu + more
+    packets = hand.write(256 * 100)
+    packets += [p for p in hand.sent() if p.opcode <= Opcode.WRITE_ONLY_IMM]
+    assert len(packets) == count
+    assert hand.cc.inflight == count * hand.cc.mtu
+    assert [p.a for p in packets] == [0] * (count - 1) + [1]
+
+
+def test_below_the_sack_threshold_every_packet_asks():
+    hand = Hand()
+    hand.cc.cwnd = 16 * 1024 - 1
+    assert {p.a for p in hand.write(256 * 10)} == {1}
+    hand.sack(9, rcvd_bytes=(10 * hand.cc.mtu + 255) // 256)
+    hand.cc.cwnd = 16 * 1024
+    assert [p.a for p in hand.write(256 * 10)] == [0] * 9 + [1]
+
+
+def test_the_first_answer_of_a_new_destination_is_followed_by_one_control_class_probe():
+    hand = Hand()
+    hand.write(200, 3)
+    for cack in range(3):
+        hand.sack(cack)
+        probes = [p for p in hand.sent() if p.opcode == Opcode.ENDPOINT_REQUEST]
+        assert len(probes) == (cack == 0)
+        for probe in probes:
+            assert (probe.erth.op, probe.dscp) == (1, hand.me.config.dscp.control)
+            hand.now += 500
+            sent_ago = hand.now
+            hand.me.receive(1, hand.back.endpoint_response(46, 5, probe.psn, Eeth(1, 0)), hand.now)
+            assert hand.cc.base_rtt_ns < sent_ago
+
+
+def test_ready_qps_are_served_in_turns():
+    """5.5: three QPs to one destination, each with much to send."""
+    ends = endpoint(0, 1), endpoint(1, 1)
+    qpns = []
+    for _ in range(3):
+        mine, theirs = ends[0].create_qp(qp_config()), ends[1].create_qp(qp_config())
+        ends[0].connect_qp(mine.qpn, theirs, 0)
+        qpns.append(theirs.qpn)
+        ends[0].post_write(mine.qpn, 1, bytes(256 * 9), 0x10000000, 1)
+    order = []
+    for now in range(0, 100_000, 1000):
+        order += [parse(f) for _, f in ends[0].frames_to_send(now)]
+    data = [p.dqp for p in order if p is not None and p.opcode <= Opcode.WRITE_ONLY_IMM]
+    assert data == qpns * 9
