@@ -50,6 +50,8 @@ class Hand:
         self.cc = Spy(destination.cc.figures)
         destination.use(self.cc, CcConfig("fixed"))
         self.first = self.me.query_qp(self.qpn).first_psn
+        self.peer_first = other.query_qp(self.duo.qpns[1]).first_psn
+        self.mine = self.me.register_memory(1 << 12)
         self.back = FlowTemplate(
             bytes(6), bytes(6), other.config.ports[0].ip, self.me.config.ports[0].ip
         )

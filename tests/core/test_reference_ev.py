@@ -14,8 +14,8 @@ from hosts.core.ev.profile import EvMode, ProfileInput, ProfileSpec
 from hosts.core.ev.state import EvInput
 from hosts.core.events import EvState
 from hosts.wire.constants import EvPacking, Opcode
-from hosts.wire.frame import parse
-from hosts.wire.headers import Eeth
+from hosts.wire.frame import Packet, parse
+from hosts.wire.headers import Eeth, Erth
 from tests.core.duo import endpoint, qp_config
 from tests.core.hand import Hand
 
@@ -288,3 +288,103 @@ def test_port_status_is_told_once_when_answered():
     while hand.now < 20_000_000:
         assert not [p for p in hand.sent() if p.erth is not None and p.erth.op == 0]
         hand.me.on_deadline(hand.now)
+
+
+# --- 6: reverse EVs -----------------------------------------------------------------------------
+
+
+def inbound(hand: Hand, index: int) -> None:
+    """A data packet arrives."""
+    flow = hand.back
+    frame = flow.data(
+        Opcode.WRITE_ONLY, 4, 2, 7, hand.qpn, hand.peer_first + index & 0xFFFFFF, 0, 0, 0, index,
+        7, hand.mine.va, hand.mine.rkey, 10, bytes(10),
+    )  # fmt: skip
+    hand.me.receive(1, frame, hand.now)
+
+
+def requests(hand: Hand) -> list[Packet]:
+    return [p for p in hand.sent() if p.opcode == Opcode.ENDPOINT_REQUEST]
+
+
+def test_inbound_without_outbound_data_probes_an_ev_of_each_plane_every_rtt():
+    hand = Hand()
+    hand.cc.base_rtt_ns = 200_000
+    assert requests(hand) == []
+    seen: list[list[int]] = []
+    for index in range(12):  # each takes 50 us
+        inbound(hand, index)
+        seen.append(sorted(p.src_ip[-1] for p in requests(hand)))
+    assert [s for s in seen if s] == [[1, 2]] * 3
+    assert [len(requests(hand)) for _ in range(8)][5:] == [0, 0, 0]  # nothing comes in any more
+
+
+def test_outbound_data_needs_no_probes():
+    hand = Hand()
+    hand.cc.base_rtt_ns = 200_000
+    found = []
+    for index in range(12):
+        hand.write(10)
+        inbound(hand, index)
+        found += requests(hand)
+    assert found == []
+
+
+def test_an_answer_replaces_the_reverse_ev_of_that_plane():
+    hand = Hand()
+    inbound(hand, 0)
+    for probe in requests(hand):
+        port = probe.src_ip[-1]
+        other = hand.parts.reverse.of_port(3 - port)
+        response = hand.back.endpoint_response(46, 5, probe.psn, Eeth(1, 0))
+        hand.me.receive(1, response, hand.now)
+        assert hand.parts.reverse.of_port(port) == probe.ev
+        assert hand.parts.reverse.of_port(3 - port) == other
+
+
+def test_with_data_both_ways_reverse_evs_are_those_of_sacked_packets():
+    hand = Hand()
+    for index, packet in enumerate(hand.write(10, 20)):
+        hand.sack(index, entropy=packet.ev)
+        assert hand.parts.reverse.of_port(packet.src_ip[-1]) == packet.ev
+
+
+def test_qps_that_share_values_do_not_march_together():
+    end = endpoint(0, 1)
+    values = list(range(1, 33))
+    orders = set()
+    for _ in range(5):
+        qpn = end.create_qp(qp_config(ev=EvConfig(32, 0, values={1: values}))).qpn
+        evs = end.query_qp(qpn).evs
+        orders.add(tuple(evs.pick(1, 0).ev for _ in values))
+    assert len(orders) == 5
+    assert {tuple(sorted(o)) for o in orders} == {tuple(values)}
+
+
+# --- 7: classes ---------------------------------------------------------------------------------
+
+
+def test_classes_of_probes_and_responses():
+    """Reliability probes travel as data does, responses as control does."""
+    hand = Hand()
+    hand.write(10)
+    dscp = hand.me.config.dscp
+    probe = hand.probe()
+    assert (probe.dscp, probe.ecn, probe.psn, probe.dqp) == (dscp.trimmable, 2, 0, hand.duo.qpns[1])
+    request = hand.back.endpoint_request(dscp.trimmable, 2, 5, 0x1234, Erth(1, 0, 77))
+    hand.me.receive(1, request, hand.now)
+    (response,) = [p for p in hand.sent() if p.opcode == Opcode.ENDPOINT_RESPONSE]
+    assert (response.dscp, response.ecn, response.psn, response.dqp) == (dscp.control, 0, 0x1234, 2)
+    assert response.eeth.tx_timestamp == 77
+
+
+def test_a_peer_without_trim_nack_gets_nothing_trimmable():
+    hand = Hand(trim_nack=False)
+    packets = hand.write(10, 3)
+    hand.sack(-1, 0b110, entropy=packets[2].ev, ack_psn_offset=3, rcvd_bytes=2)
+    hand.now = 5_000_000
+    hand.me.on_deadline(hand.now)
+    later = hand.sent()
+    assert {p.opcode for p in later} >= {Opcode.WRITE_ONLY, Opcode.PROBE}
+    data_class = [p for p in (*packets, *later) if p.opcode in (Opcode.WRITE_ONLY, Opcode.PROBE)]
+    assert {p.dscp for p in data_class} == {hand.me.config.dscp.no_trim}
