@@ -6,8 +6,10 @@ import pytest
 
 from hosts.core.config import ConfigError, EvConfig, PeerInfo, RtoConfig
 from hosts.core.ev.state import EvInput
-from hosts.core.events import Completion, EvState, LossInferred, Status
+from hosts.core.events import Completion, EvState, LossInferred, RecvCompletion, Status
 from hosts.wire.constants import NackReason, Opcode
+from hosts.wire.decode import decode
+from hosts.wire.encode import encode
 from hosts.wire.frame import FlowTemplate, parse
 from hosts.wire.headers import Aeth, Eeth
 from tests.core.duo import endpoint, qp_config
@@ -392,3 +394,106 @@ def test_ready_qps_are_served_in_turns():
         order += [parse(f) for _, f in ends[0].frames_to_send(now)]
     data = [p.dqp for p in order if p is not None and p.opcode <= Opcode.WRITE_ONLY_IMM]
     assert data == qpns * 9
+
+
+# --- 4.9: errors --------------------------------------------------------------------------------
+
+
+def at_target(hand: Hand, **changes: int) -> bytes:
+    """A good first packet to the target, with fields of BTH changed, iCRC right."""
+    mine, target = (end.config.ports[0].ip for end in hand.duo.ends)
+    region = hand.duo.region
+    frame = FlowTemplate(bytes(6), bytes(6), mine, target).data(
+        Opcode.WRITE_ONLY, 4, 2, 0x10001, hand.duo.qpns[1], hand.first, 0, 0, 0, 0, 7, region.va,
+        region.rkey, 4, b"good",
+    )  # fmt: skip
+    packet = decode(frame)
+    packet["bth"] |= changes
+    del packet["icrc"]
+    return encode(packet)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"tver": 1}, "tver"),
+        ({"p_key": 0x7FFF}, "p_key"),
+        ({"opcode": 0xC0}, "opcode"),
+        ({"opcode": 0xDF}, "opcode"),
+        ({"dqp": 0}, "unknown_qp"),
+        ({"dqp": 1}, "unknown_qp"),
+        ({"dqp": 2}, "endpoint_op"),
+        ({}, None),
+        ({"m": 1, "se": 1, "var_res": 255, "r": 1, "inv_res": 15}, None),  # not looked at
+    ],
+)
+def test_silent_drops(changes, cause):
+    hand = Hand()
+    target = hand.duo.ends[1]
+    target.receive(1, at_target(hand, **changes), 0)
+    assert target.stats().drops == ({} if cause is None else {cause: 1})
+    assert bytes(hand.duo.region.memory[:4]) == (b"good" if cause is None else bytes(4))
+    if cause is not None:
+        assert target.frames_to_send(0) == []
+
+
+def test_in_error_arrivals_are_dropped_and_work_is_flushed():
+    hand = Hand()
+    target, qpn = hand.duo.ends[1], hand.duo.qpns[1]
+    target.post_recv(qpn, 5)
+    target.fail_qp(qpn, 0)
+    target.receive(1, at_target(hand), 0)
+    assert target.stats().drops == {"bad_state": 1}
+    assert target.frames_to_send(0) == []
+    flushed = [e for e in target.events() if isinstance(e, RecvCompletion)]
+    assert [(e.wr_id, e.status) for e in flushed] == [(5, Status.FLUSHED)]
+
+
+@pytest.mark.parametrize(
+    ("syndrome", "status"),
+    [
+        (0x61, Status.REMOTE_INVALID_REQUEST),
+        (0x62, Status.REMOTE_ACCESS_ERROR),
+        (0x63, Status.REMOTE_OPERATION_ERROR),
+    ],
+)
+def test_a_nak_completes_the_first_with_its_cause_and_flushes_the_rest(syndrome, status):
+    hand = Hand()
+    hand.write(200, 3)
+    ack = hand.back.ack(46, 5, hand.qpn, hand.first & 0xFFFFFF, Aeth(syndrome, 1))
+    hand.me.receive(1, ack, hand.now)
+    done = [(e.wr_id, e.status) for e in hand.me.events() if isinstance(e, Completion)]
+    assert done == [(0, Status.SUCCESS), (1, status), (2, Status.FLUSHED)]
+    assert hand.data() == []
+
+
+def test_the_unused_syndrome_is_ignored():
+    hand = Hand()
+    hand.write(200)
+    hand.me.receive(1, hand.back.ack(46, 5, hand.qpn, hand.first, Aeth(0x60, 0)), hand.now)
+    assert hand.me.query_qp(hand.qpn).state.name == "RTS"
+
+
+@pytest.mark.parametrize(
+    ("at", "key", "length"),
+    [(-1, 0, 4), ((1 << 16) - 3, 0, 4), (0, 1, 4), (0, 0, (1 << 16) + 1)],
+)
+def test_what_memory_does_not_allow_is_a_remote_access_error(at, key, length):
+    """Below, past the end, another key, a message longer than the region."""
+    hand = Hand()
+    mine, target = (end.config.ports[0].ip for end in hand.duo.ends)
+    region = hand.duo.region
+    opcode = Opcode.WRITE_ONLY if length == 4 else Opcode.WRITE_FIRST
+    payload = b"evil" if length == 4 else bytes(256)
+    frame = FlowTemplate(bytes(6), bytes(6), mine, target).data(
+        opcode, 4, 2, 1, hand.duo.qpns[1], hand.first, 1, 0, 0, 0, 7, region.va + at,
+        region.rkey + key, length, payload,
+    )  # fmt: skip
+    end = hand.duo.ends[1]
+    end.receive(1, frame, 0)
+    replies = [parse(f) for now in (0, 50_000, 100_000) for _, f in end.frames_to_send(now)]
+    found = [p for p in replies if p is not None]
+    assert {p.opcode for p in found} == {Opcode.SACK, Opcode.ACK}  # received, and refused
+    assert [p.aeth.syndrome for p in found if p.aeth is not None] == [0x62]
+    assert not any(region.memory)
+    assert end.query_qp(hand.duo.qpns[1]).state.name == "ERROR"
