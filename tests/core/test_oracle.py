@@ -279,6 +279,8 @@ def test_the_responder_is_the_text(seed, first):
             offset = min(max(seq - text.cack, -(1 << 15)), (1 << 15) - 1)
             assert (seth.ack_psn_offset, seth.pr, packet.rtx) == (offset, 0, rtx)
             assert (seth.entropy, seth.m) == (0x10001, int(ecn == 3))
+            assert (seth.mpr, state.restore_cwnd, state.rcv_cwnd_pen) == (0, 0, 0)  # unused
+            assert (seth.spdcid, seth.dpdcid) == tuple(q & 0xFFFF for q in reversed(duo.qpns))
 
 
 # --- the rotation --------------------------------------------------------------------------------
