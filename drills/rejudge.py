@@ -41,6 +41,7 @@ def load_run(run_dir: Path) -> tuple[Drill, FabricView, RunInfo, list[Event]]:
             seed=int(info["seed"]),
             switch=str(info["switch"]),
             failover_groups=bool(info["failover_groups"]),
+            time=str(info.get("time", "real")),
             started=str(info.get("started", "")),
             versions=dict(info.get("versions", {})),
         )

@@ -17,6 +17,7 @@ from mrclab.progress import Steps
 SUBJECTS = ("switch", "endpoint", "p4rt", "bringup")
 ALONE = "virtual"
 """Needs no lab, takes minutes, and is measured only when it is named."""
+PLOTS = (".svg", ".png")
 
 
 def as_lines(result: dict[str, Any], indent: str = "  ") -> list[str]:
@@ -38,14 +39,19 @@ def as_lines(result: dict[str, Any], indent: str = "  ") -> list[str]:
 def _virtual(nics: int, workers: int | None, plot: Path | None, as_json: bool) -> int:
     from bench import virtual
 
+    if plot is not None and plot.suffix not in PLOTS:
+        raise UserError(f"--plot {plot}: name a file that ends with {' or '.join(PLOTS)}")
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise UserError(f"--plot {plot}: no folder {plot.parent}")
     with Steps(quiet=as_json).step("bench virtual"):
         result = virtual.run(workers, nics)
+    # Before the picture: what took minutes must not be lost to a full disk.
+    print(json.dumps(result, indent=2) if as_json else "\n".join(virtual.lines(result)), flush=True)
     if plot is not None:
         try:
             virtual.plot(result, plot)
         except (OSError, ValueError) as error:
             raise UserError(f"--plot {plot}: {error}") from None
-    print(json.dumps(result, indent=2) if as_json else "\n".join(virtual.lines(result)))
     return 0
 
 

@@ -28,6 +28,8 @@ from mrclab.namespace import RunningLab
         (["fabric", "--json", "--mermaid"], "goes alone"),
         (["fabric", "/tmp"], "folder"),
         (["up", "nope"], "two-plane"),
+        (["bench", "virtual", "--plot", "curve.foo"], ".svg or .png"),
+        (["bench", "virtual", "--plot", "no/such/curve.svg"], "no folder"),
         (["exec", "h0"], "COMMAND"),
     ],
 )

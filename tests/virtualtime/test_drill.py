@@ -12,6 +12,7 @@ import pytest
 
 from drills.events import read_events
 from drills.format import Drill, parse
+from drills.rejudge import rejudge
 from drills.runner import run_drill
 from drills.summary import Summary
 from virtualtime.profile import figures, scaled_drill
@@ -77,6 +78,7 @@ def test_a_link_goes_down(profile, two_plane, tmp_path: Path) -> None:
     assert 1 < metrics["steer_us"] < 100
     assert summary.ledger["balanced"]
     assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert rejudge(tmp_path).dumps() == (tmp_path / "summary.json").read_text()
 
 
 @pytest.mark.parametrize(
