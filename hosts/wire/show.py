@@ -38,11 +38,10 @@ def name_of_opcode(opcode: int) -> str | None:
     return Opcode(opcode).name if opcode in set(Opcode) else None
 
 
-def _meaning(key: str, field: str, value: int) -> str | None:
+def _meaning(key: str, field: str, value: int, codes: Dscp) -> str | None:
     if (key, field) == ("bth", "opcode"):
         return name_of_opcode(value)
     if field == "dscp":
-        codes = Dscp()
         return next(
             (n.upper() for n in codes.__dataclass_fields__ if getattr(codes, n) == value), None
         )
@@ -58,7 +57,7 @@ def _meaning(key: str, field: str, value: int) -> str | None:
     return known(value).name if known is not None and value in set(known) else None
 
 
-def _field(key: str, name: str, value: Any) -> str:
+def _field(key: str, name: str, value: Any, codes: Dscp) -> str:
     if isinstance(value, list):
         return f"{name}={','.join(map(str, value)) or '-'}"
     if not isinstance(value, int):
@@ -67,7 +66,7 @@ def _field(key: str, name: str, value: Any) -> str:
     if key not in ("eth", "vlan") and name == "type":
         digits = None  # the MRC headers' own small `type`
     shown = f"{value:#0{digits + 2}x}" if digits else str(value)
-    meaning = _meaning(key, name, value)
+    meaning = _meaning(key, name, value, codes)
     return f"{name}={shown}({meaning})" if meaning else f"{name}={shown}"
 
 
@@ -95,16 +94,20 @@ def summary(packet: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def lines(packet: dict[str, Any], *, payload: bool = False) -> Iterator[str]:
-    """Lines of text for a packet as decode() gives it; on demand all of its payload."""
+def lines(
+    packet: dict[str, Any], *, payload: bool = False, dscp: Dscp | None = None
+) -> Iterator[str]:
+    """Lines of text for a packet as decode() gives it; on demand all of its payload. `dscp`: whose
+    names code points have."""
+    codes = dscp if dscp is not None else Dscp()
     for key, value in packet.items():
         if key in ("problems", "icrc_ok", "capture"):
             continue
         if key == "vlan":
             for tag in value:
-                yield _wrap(key, " ".join(_field(key, name, v) for name, v in tag.items()))
+                yield _wrap(key, " ".join(_field(key, name, v, codes) for name, v in tag.items()))
         elif isinstance(value, dict):
-            yield _wrap(key, " ".join(_field(key, name, v) for name, v in value.items()))
+            yield _wrap(key, " ".join(_field(key, name, v, codes) for name, v in value.items()))
         elif key == "ev":
             yield _wrap(key, f"{value:#010x}")
         elif key == "icrc":

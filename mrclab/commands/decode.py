@@ -41,9 +41,14 @@ Packets = Iterator[tuple[str, dict[str, Any]]]
 @click.option(
     "--packing",
     type=click.Choice(PACKINGS),
-    default=PACKINGS[0],
+    help="Where the EV's upper half is.  [default: as --interop says]",
+)
+@click.option(
+    "--interop",
+    default="reference",
     show_default=True,
-    help="Where the EV's upper half is.",
+    metavar="PROFILE",
+    help="Whose UDP port, EV packing and trim DSCPs to expect.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a packet and line.")
 @click.option("--check", is_flag=True, help="Exit 1 when a packet has a problem.")
@@ -53,7 +58,8 @@ Packets = Iterator[tuple[str, dict[str, Any]]]
 def decode_command(
     start: str,
     icrc: str,
-    packing: str,
+    packing: str | None,
+    interop: str,
     as_json: bool,
     check: bool,
     everything: bool,
@@ -72,14 +78,23 @@ def decode_command(
       ./lab decode capture.pcapng --json | jq .bth.psn
       sudo tcpdump -xx -c 5 -i eth0 udp port 4791 | ./lab decode -
     """
+    from hosts.core.interop import InteropError, profile_named
+    from hosts.wire.constants import UDP_PORTS
     from hosts.wire.decode import decode
     from hosts.wire.show import lines, summary
+
+    try:
+        profile = profile_named(interop)
+    except InteropError as error:
+        raise UserError(f"--interop: {error}") from None
 
     def decoded(data: bytes, begins: str, size: int | None = None) -> dict[str, Any]:
         return decode(
             data,
             begins,  # type: ignore[arg-type]
-            packing=_packing(packing),
+            packing=profile.ev_packing if packing is None else _packing(packing),
+            ports=UDP_PORTS | {profile.udp_port},
+            dscp=profile.dscp,
             bth_icrc={"auto": None, "yes": True, "no": False}[icrc],
             size=size,
         )
@@ -92,7 +107,7 @@ def decode_command(
             print(json.dumps(packet))
             continue
         print(f"{'' if number == 1 else chr(10)}{title or f'packet {number}'}: {summary(packet)}")
-        for line in lines(packet, payload=payload):
+        for line in lines(packet, payload=payload, dscp=profile.dscp):
             print(line)
     if not as_json and shown > 1:
         print(f"\n{shown} packets, {bad} with problems")

@@ -143,3 +143,17 @@ def test_a_capture_that_kept_the_headers(tmp_path: Path) -> None:
     encode(done.stdout, "--pcap", str(out))
     (item,) = read_capture(out)
     assert (item.data, item.wire_length) == (DATA[:100], len(DATA))
+
+
+def test_interop_names_the_code_points_of_trims() -> None:
+    """DSCP 9 means trimmed in one profile only; the packing is the profile's too."""
+    packet = json.loads(decode("--json", DATA.hex()).stdout)
+    packet["ipv6"]["dscp"] = 9
+    cut = encode(json.dumps(packet)).stdout.strip()[:200]
+    assert "bytes there" in json.loads(decode("--json", cut).stdout)["problems"][0]
+    assert json.loads(decode("--json", "--interop", "simulator", cut).stdout)["problems"] == []
+    swapped = json.loads(decode("--json", "--interop", "emulator-structured", cut).stdout)["ev"]
+    assert swapped == (packet["ev"] & 0xFFFF) << 16 | packet["ev"] >> 16
+    assert "dscp=9(TRIMMED)" in decode("--interop", "simulator", cut).stdout
+    with pytest.raises(UserError, match="--interop: interop 'nobody': unknown; known: reference"):
+        decode("--interop", "nobody", cut)
