@@ -113,11 +113,19 @@ def _check_field(name: str, value: Any, width: int) -> None:
         raise EncodeError(f"{name}: {value} does not fit {width} bits")
 
 
+def _hex(fields: dict[str, Any], key: str) -> bytes:
+    """Bytes written in hexadecimal; none when the key is absent."""
+    try:
+        return bytes.fromhex(fields.get(key, ""))
+    except ValueError:
+        raise EncodeError(f"{key}: not hexadecimal") from None
+
+
 def _encode(fields: dict[str, Any], packing: EvPacking) -> bytes:
     _check(fields)
     tail = _from_bth(fields)
     icrc_absent = _cut(fields)
-    rest = bytes.fromhex(fields.get("rest", ""))
+    rest = _hex(fields, "rest")
     ip_key = next((key for key in ("ipv6", "ipv4") if key in fields), None)
     if ip_key is None:
         if "udp" in fields:
@@ -147,11 +155,14 @@ def _from_bth(fields: dict[str, Any]) -> bytes:
     if "bth" not in fields:
         return b""
     bth = dict(fields["bth"])
-    payload = bytes.fromhex(fields.get("payload", ""))
+    for name, value in bth.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise EncodeError(f"bth.{name}: {value!r} is not an integer")
+    payload = _hex(fields, "payload")
     bth.setdefault("pad", -len(payload) & 3)
     bth.setdefault("ts", int("tseth" in fields))
     fill = 0 if _cut(fields) else int(bth["pad"])
-    pad = bytes.fromhex(fields["pad_bytes"]) if "pad_bytes" in fields else bytes(fill)
+    pad = _hex(fields, "pad_bytes") if "pad_bytes" in fields else bytes(fill)
     keys = headers_after_bth(int(bth.get("opcode", 0)), int(bth["ts"])) or ()
     parts = [_header("bth", bth)]
     for key in keys:

@@ -262,9 +262,12 @@ def encode_command(packing: str, pcap: Path | None, source: Path) -> int:
     frames: list[tuple[dict[str, Any], bytes]] = []
     for where, packet in _objects(name, text):
         try:
-            frames.append((packet, encode(packet, packing=_packing(packing))))
+            data = encode(packet, packing=_packing(packing))
         except EncodeError as error:
             raise UserError(f"{where}: {error}") from None
+        if not data:
+            raise UserError(f"{where}: no header in it (eth, ipv6, ipv4, udp, bth, ...)")
+        frames.append((packet, data))
     if not frames:
         raise UserError(f"{name}: no packet in it")
     if pcap is None:

@@ -120,6 +120,9 @@ def test_bad_input_is_one_line(arguments: list[str], message: str) -> None:
         ('{"bth": {"opcode": 999}}', "standard input:1: bth.opcode: 999 does not fit"),
         ('{"bth": {"opcode": 220}}', "seth: missing"),
         ("", "no packet"),
+        ("{}", "no header in it"),
+        ('{"bth": {"opcode": "x"}}', "bth.opcode: 'x' is not an integer"),
+        ('{"bth": {"opcode": 202}, "payload": "xy"}', "payload: not hexadecimal"),
         ("[" * 100_000, "standard input:1"),
     ],
 )
