@@ -290,7 +290,7 @@ def test_written_by_hand_is_completed() -> None:
         ({"bth": {"opcode": 0xDC}}, "seth: missing for opcode 0xdc"),
         ({"udp": {}}, "udp: no ipv6 or ipv4"),
         ({"ipv6": {"src": "nowhere", "dst": "::"}}, "nowhere"),
-        ({"bth": {"opcode": 0xCA}, "payload": "zz"}, "packet: "),
+        ({"bth": {"opcode": 0xCA}, "payload": "zz"}, "payload: not hexadecimal"),
         ({"bht": {}}, "bht: unknown key; known: eth, vlan"),
         ({"ipv6": {"dscp": 64, "src": "::", "dst": "::"}}, "ipv6.dscp: 64 does not fit 6 bits"),
         ({"ipv6": {"label": 1, "src": "::", "dst": "::"}}, "ipv6.label: unknown field"),
