@@ -234,8 +234,9 @@ class ControllerOps:
     def ev_replace(self, f: Fields) -> Json:
         qpn = self._qpn(f)
         old, new = (f.integer(key, low=0, high=0xFFFFFFFF) for key in ("old", "new"))
+        path = forms.path_from_json(f.raw("outer"), "outer") if f.has("outer") else None
         f.done()
-        self._endpoint.replace_ev(qpn, old, new, self._now())
+        self._endpoint.replace_ev(qpn, old, new, self._now(), path)
         return {}
 
     def denylist(self, f: Fields) -> Json:

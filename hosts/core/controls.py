@@ -12,6 +12,8 @@ from hosts.core.config import CcConfig, EndpointConfig
 from hosts.core.connect import path_figures
 from hosts.core.errors import ConfigError, EndpointError
 from hosts.core.ev.evset import EvEntry
+from hosts.core.ev.format import EvKind
+from hosts.core.ev.profile import check_path
 from hosts.core.ev.state import EvInput
 from hosts.core.events import Event, EvProbeResult, EvState, PathProbeResult
 from hosts.core.profiles import Profiles, set_state
@@ -51,16 +53,22 @@ class Controls:
         what = EvInput.DENY if denied else EvInput.ALLOW
         self._qp(qpn).evs.feed(self._entry(qpn, ev), what, now)
 
-    def replace_ev(self, qpn: int, old: int, new: int, now: int) -> None:
-        """Another EV in the place of one of a QP."""
-        evs = self._qp(qpn).evs
+    def replace_ev(
+        self, qpn: int, old: int, new: int, now: int, path: SrPath | None = None
+    ) -> None:
+        """Another EV in the place of one of a QP. `path`: its outer addresses, when those of the
+        old one came with a profile."""
+        qp = self._qp(qpn)
+        evs = qp.evs
         entry = self._entry(qpn, old)
         if new in evs.by_ev:
             raise EndpointError(f"qp {qpn}: EV {new:#010x}: in use already")
         try:
             self.profiles.check_carried(new)
+            check_path(qp.kind if qp.paths else EvKind.ECMP, path, f"EV {new:#010x}")
         except ConfigError as error:
             raise EndpointError(f"qp {qpn}: {error}") from None
+        qp.repath(old, new, path)
         evs.replace(entry, new, now)
 
     def path_failure(self, port: int, ev: int, now: int) -> int:

@@ -96,13 +96,11 @@ class Profiles:
     def replace_ev(
         self, name: str, old: int, new: int, now: int, path: SrPath | None = None
     ) -> list[int]:
-        """Another EV in the place of one, in the profile and on its QPs; the QPs that had it. They
-        take an SRv6 path with them when they were made: so `path` is for profiles without QPs."""
+        """Another EV in the place of one, in the profile and on its QPs; the QPs that had it.
+        `path`: outer addresses of the new one, with SRv6 formats."""
         profile = self.ev_named(name)
         self.check_carried(new)
         users = [self._qps[qpn] for qpn in sorted(profile.users)]
-        if path is not None and users:
-            raise ConfigError(f"EV profile {name}: a path is replaced before QPs use it")
         if any(new in qp.evs.by_ev for qp in users):
             raise ConfigError(f"EV profile {name}: EV {new:#010x} is on a QP already")
         if profile.entries:  # AUTO profiles have none: their EVs are the QPs'
@@ -111,6 +109,7 @@ class Profiles:
         for qp in users:
             entry = qp.evs.by_ev.get(old)
             if entry is not None:
+                qp.repath(old, new, path)
                 qp.evs.replace(entry, new, now)
                 had.append(qp.qpn)
         if not had and not profile.entries:

@@ -11,7 +11,7 @@ from hosts.core.ev.format import EvKind
 from hosts.core.events import QpState
 from hosts.core.interop import Agreement
 from hosts.core.timers import Timer, Timers
-from hosts.wire.encap import SrPath
+from hosts.wire.encap import EncapTemplate, SrPath
 
 if TYPE_CHECKING:
     from hosts.core.ev.evset import EvSet
@@ -92,7 +92,7 @@ class Qp:
         first_psn: int,
         evs: EvSet,
         kind: EvKind,
-        paths: Mapping[int, SrPath],
+        paths: dict[int, SrPath],
         timers: Timers,
     ) -> None:
         self.qpn = qpn
@@ -108,6 +108,17 @@ class Qp:
         self.parts: Parts | None = None
         self.owes_ack = False
         self.receives: list[int] = []  # receive work requests posted before connect
+
+    def repath(self, old: int, new: int, path: SrPath | None) -> None:
+        """An EV was replaced by one with these outer addresses (None: no SRv6)."""
+        if path is None:
+            return
+        self.paths.pop(old, None)
+        self.paths[new] = path
+        if self.parts is not None:
+            for flow in self.parts.link.flows.values():
+                if isinstance(flow, EncapTemplate):
+                    flow.forget(new)
 
     def on_deadline(self, now: int) -> None:
         """Serve what is due and say when to come back."""

@@ -233,7 +233,7 @@ class Sender:
         window.next = seq + 1
         if seq == una:
             self.destination.busy += 1
-            self.link.timers.at(now + self.stall_wait())
+            self.link.timers.at(now + min(self.stall_wait(), self.rto.base_ns))
         mtu = self.mtu
         if seq != message.last_seq:
             size = mtu

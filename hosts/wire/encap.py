@@ -192,6 +192,10 @@ class EncapTemplate(FlowTemplate):
         self._outer_src = encap.src if encap.src is not None else self.src_ip
         self._heads: dict[int, bytes] = {}
 
+    def forget(self, ev: int) -> None:
+        """The way of this EV has changed."""
+        self._heads.pop(ev, None)
+
     def _frame(self, tc: int, ev: int, w0: int, w1: int, w2: int, rest: bytes) -> bytes:
         frame = super()._frame(tc, ev, w0, w1, w2, rest)
         head = self._heads.get(ev)

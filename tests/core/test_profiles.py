@@ -23,6 +23,7 @@ from hosts.core.ev.profile import (
 from hosts.core.events import EvProbeResult, EvState, EvStateChange, PathProbeResult
 from hosts.wire.constants import EvPacking
 from hosts.wire.encap import SrPath, usid_container
+from hosts.wire.frame import parse
 from tests.core.duo import Duo, endpoint, qp_config
 
 ECMP = EvFormat("ecmp", EvKind.ECMP, (16,))
@@ -337,3 +338,59 @@ def test_unknown_names():
     v4 = endpoint(0, ipv4=True)
     with pytest.raises(ConfigError, match="IPv4 carries the source port only"):
         v4.create_qp(qp_config(ev=EvConfig(kind=EvKind.STRUCTURED)))
+
+
+@pytest.mark.parametrize("through", ["profile", "qp"])
+def test_an_srv6_value_is_replaced_on_a_running_qp(through):
+    """With its outer addresses; packets take them at once, control packets too."""
+
+    def path(number: int) -> SrPath:
+        return SrPath(usid_container(0xFCBB0000, [number]))
+
+    a, b = endpoint(0, 1), endpoint(1, 1)
+    fmt = EvFormat("usid", EvKind.USID, (128,))
+    a.profiles.create_ev(spec(fmt=fmt, ev_count=2, backup=0))
+    a.profiles.move_ev("p", LOAD)
+    for index in range(2):
+        value = int.from_bytes(path(index + 1).da, "big")
+        a.profiles.ev["p"].write(1, index, value, ev=100 + index)
+    a.profiles.move_ev("p", ENABLE)
+    mine, theirs = a.create_qp(qp_config(ev=EvConfig(profile="p"))), b.create_qp(qp_config())
+    a.connect_qp(mine.qpn, theirs, 0)
+    now = 0
+
+    def ways() -> set[tuple[int, bytes]]:
+        """(EV, outer destination) of what is sent."""
+        nonlocal now
+        a.post_write(mine.qpn, 1, bytes(256 * 8), 0x10000000, 1)
+        found = set()
+        for _ in range(20):
+            for _, frame in a.frames_to_send(now):
+                packet = parse(frame)
+                assert packet is not None
+                found.add((packet.ev, frame[38:54]))
+            now += 10_000
+        return found
+
+    def replace(old: int, new: int, way: SrPath | None) -> None:
+        if through == "qp":
+            a.replace_ev(mine.qpn, old, new, now, way)
+        else:
+            a.profiles.replace_ev("p", old, new, now, way)
+
+    assert ways() == {(100, path(1).da), (101, path(2).da)}
+    for wrong in (None, SrPath(path(3).da, (path(4).da,))):
+        with pytest.raises((ConfigError, EndpointError), match="srv6 needs the outer destination"):
+            replace(100, 200, wrong)
+    assert ways() == {(100, path(1).da), (101, path(2).da)}
+    replace(100, 200, path(3))
+    assert ways() == {(200, path(3).da), (101, path(2).da)}
+    replace(200, 100, path(4))  # the same number, another way
+    assert ways() == {(100, path(4).da), (101, path(2).da)}
+    assert a.query_qp(mine.qpn).parts.reverse.of_port(1) in (100, 101)
+
+
+def test_an_ev_without_outer_addresses_gets_none():
+    duo = on_profile(EvMode.EXPLICIT)
+    with pytest.raises(ConfigError, match="kind ecmp has no outer addresses"):
+        duo.ends[0].profiles.replace_ev("p", 0xC010, 0xD000, 0, SrPath(bytes(16)))

@@ -227,6 +227,7 @@ def test_a_hole_is_retransmitted_fast_only_once():
 
 def test_a_retransmission_takes_another_plane_before_its_old_ev():
     hand = Hand(2, ev=EvConfig(active=2, backup=0, min_active=0))
+    hand.parts.destination.seeded = True  # nothing else to send: port 1 is asked first
     packet = next(p for p in hand.write(200, 2) if p.src_ip[-1] == 1)
     hand.nack(packet, NackReason.TRIMMED_LASTHOP)
     (again,) = hand.data()
@@ -236,6 +237,7 @@ def test_a_retransmission_takes_another_plane_before_its_old_ev():
 
 def test_a_time_out_speaks_against_its_ev_and_sends_a_probe():
     hand = Hand(1, rto=RtoConfig(t=6, linear=1, exp=4), ev=EvConfig(backup=0))
+    hand.cc.base_rtt_ns = 1_000_000  # no probe for want of news
     (packet,) = hand.write(200)
     hand.now = 70_000
     hand.me.on_deadline(hand.now)

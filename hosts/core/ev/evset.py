@@ -104,9 +104,9 @@ Listener = Callable[[EvEntry, int], None]
 class EvSet:
     """See the module.
 
-    on_demoted: called with (entry, now) when an entry became ASSUMED_BAD or DENIED: recovery
-    probes and replacement (`probes`) and other EVs for control packets (`reverse_ev`) are not
-    this module's job.
+    on_demoted: called with (entry, now) when an entry became ASSUMED_BAD or DENIED, or was
+    replaced by `replace`: recovery probes and replacement (`probes`) and other EVs for control
+    packets (`reverse_ev`) are not this module's job.
     pick, pick_again: the path selector's `pick` and `again`.
     """
 
@@ -212,6 +212,8 @@ class EvSet:
         old.role = "gone"
         del self.by_ev[old.ev]
         self.by_ev[ev] = entry
+        for listener in self.on_demoted:
+            listener(old, now)
         return entry
 
     def active_count(self) -> int:

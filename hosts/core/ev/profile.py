@@ -169,6 +169,7 @@ class EvProfile:
 
     def replace(self, old: int, new: int, path: SrPath | None = None) -> int:
         """Put another EV in the place of `old`, also ONLINE; the port. Raises ConfigError."""
+        check_path(self.spec.format.kind, path, f"EV profile {self.name}")
         if any(new in row for row in self.entries.values()):
             raise ConfigError(f"EV profile {self.name}: EV {new:#010x} is there already")
         for port, row in self.entries.items():
@@ -275,7 +276,7 @@ class QpEvs(NamedTuple):
     min_active: int
     kind: EvKind
     events: frozenset[EvState] | None
-    paths: Mapping[int, SrPath]
+    paths: dict[int, SrPath]
     denied: frozenset[int]
 
 
@@ -284,6 +285,18 @@ def per_plane(total: int, planes: int, what: str) -> int:
     if total % planes:
         raise ConfigError(f"ev.{what} {total}: must divide by the {planes} planes")
     return total // planes
+
+
+def check_path(kind: EvKind, path: SrPath | None, where: str) -> None:
+    """Whether an EV of this kind comes with these outer addresses. Raises ConfigError."""
+    wanted = {EvKind.USID: 0, EvKind.USID_SRH: 1}.get(kind)
+    if wanted is None:
+        if path is not None:
+            raise ConfigError(f"{where}: kind {kind.value} has no outer addresses")
+    elif path is None or len(path.segments) != wanted:
+        raise ConfigError(
+            f"{where}: kind {kind.value} needs the outer destination and {wanted} SRH segments"
+        )
 
 
 def check_carried(evs: Iterable[int], packing: EvPacking, ipv4: bool) -> None:
