@@ -20,6 +20,7 @@ from hosts.wire.constants import Opcode
 from hosts.wire.decode import HEADERS, decode, headers_after_bth
 from hosts.wire.encode import encode
 from mrclab import ROOT
+from tests.wire.test_golden import GOLDEN
 from tests.wire.test_parse import FRAMES
 
 pytestmark = [
@@ -119,6 +120,25 @@ def test_every_field_as_decode_has_it(tmp_path: Path) -> None:
         assert ours["icrc_ok"] is True
         if "payload" in ours:
             assert theirs["mrc.payload"].replace(":", "") == ours["payload"]
+
+
+def test_golden_packets(tmp_path: Path) -> None:
+    """Bytes that are not ours, VLAN tags and trims in SRv6 among them."""
+    golden = [g for g in GOLDEN if g["packing"] == "label-high"]
+    path = tmp_path / "golden.pcapng"
+    write(path, [bytes.fromhex(g["hex"]) for g in golden])
+    layers = tshark(path)
+    assert len(layers) == len(golden)
+    for packet, layer in zip(golden, layers, strict=True):
+        fields, theirs = packet["fields"], flat(layer)
+        for key in HEADERS.keys() & fields.keys():
+            for name, value in fields[key].items():
+                if key == "seth" and name == "ack_psn_offset" and fields[key]["pr"]:
+                    continue
+                assert number(theirs[f"mrc.{key}.{name}"]) == value, (key, name, packet["what"])
+        assert ("mrc.trimmed" in theirs) == (fields["icrc_ok"] is None), packet["what"]
+        assert ("mrc.icrc_ok" in theirs) == (fields["icrc_ok"] is True), packet["what"]
+        assert "mrc.bad" not in json.dumps(layer), packet["what"]
 
 
 def test_problems_are_flagged(tmp_path: Path) -> None:

@@ -353,7 +353,8 @@ local function dissect(tvb, pinfo, tree)
     local ev = root:add(by_name["ev"], ev_of(sport.value, label and label.value))
     ev:set_generated(true)
   end
-  local dscp = last(f_dscp6()) or last(f_dscp4())
+  -- Switches look at the outer header, and write there that they trimmed.
+  local dscp = f_dscp6() or last(f_dscp4())
   local trimmed = dscp ~= nil
     and (dscp.value == mrc.prefs.trimmed or dscp.value == mrc.prefs.trimmed_lasthop)
   if trimmed then
