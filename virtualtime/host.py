@@ -126,6 +126,7 @@ class VirtualHost:
     def run(self, until: int, arrivals: Sequence[Arrival] = ()) -> None:
         """All turns before `until`. `arrivals` are sorted by time."""
         receive = self.endpoint.receive
+        next_turn = self.endpoint.next_turn
         loops = self.ops.loops
         wake = self.wake
         at, count = 0, len(arrivals)
@@ -145,8 +146,8 @@ class VirtualHost:
                 nic.rx_bytes += len(frame)
                 try:
                     if not (
-                        loops.active
-                        and len(frame) <= LOOP_FRAME_MAX
+                        len(frame) <= LOOP_FRAME_MAX
+                        and loops.active
                         and loops.receive(nic.port, frame, t)
                     ):
                         receive(nic.port, frame, t)
@@ -154,6 +155,12 @@ class VirtualHost:
                     self.report_error("receive", error)
                 at += 1
             try:
+                if t < wake and not self.ops.raw:
+                    due = next_turn(t)
+                    if due > t:  # what arrived has no consequence yet: nothing to do in a turn
+                        self._turns += 1
+                        wake = due if due < self._next_sample else self._next_sample
+                        continue
                 wake = self._turn(t)
                 if idle > MAX_IDLE_TURNS:
                     raise RuntimeError("the endpoint wants its turn at once, again and again")

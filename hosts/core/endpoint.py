@@ -186,6 +186,16 @@ class Endpoint(Controls):
             return frame
         return timer if timer < NEVER else None
 
+    def next_turn(self, now: int) -> int:
+        """When the driver must serve timers, hand out events or send: `now`, or later. After a
+        frame that has no such consequence this replaces those calls and `next_deadline`.
+        `timers.NEVER`: only when a frame arrives."""
+        timer = self._timers.due
+        if now >= timer or self._events or self._owed:
+            return now
+        frame = self._nic.next_turn(now, self._scheduler.any_ready)
+        return frame if frame < timer else timer
+
     def on_deadline(self, now: int) -> None:
         """Serve timers due at `now`; harmless when none is."""
         if now >= self._timers.due:

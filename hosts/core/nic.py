@@ -77,7 +77,14 @@ class Nic:
         if self._exact:
             if now < self._first_free or not (self._waiting or scheduler.any_ready):
                 return out
-            free = [tx for tx in self._order if tx.free_at <= now and tx.up]
+            free: list[TxPort] = []
+            first_free = NEVER
+            for tx in self._order:
+                if tx.up:
+                    if tx.free_at <= now:
+                        free.append(tx)
+                    elif tx.free_at < first_free:
+                        first_free = tx.free_at
             if len(free) > 1:
                 free.sort(key=_FREE_AT)
             for tx in free:
@@ -86,19 +93,21 @@ class Nic:
                     self._waiting -= 1
                 elif scheduler.any_ready:
                     frame = scheduler.next_data(tx, now)
+                    if frame is None:
+                        tx.starved = self._starved = True
                 else:
-                    continue
-                if frame is None:
-                    tx.starved = self._starved = True
-                    continue
-                size = len(frame)
-                tx.starved = False
-                tx.free_at = now - (-size * _NS_BITS // tx.rate_bps)
-                tx.frames += 1
-                tx.octets += size
-                out.append((tx.port, frame))
+                    frame = None
+                if frame is not None:
+                    size = len(frame)
+                    tx.starved = False
+                    tx.free_at = now - (-size * _NS_BITS // tx.rate_bps)
+                    tx.frames += 1
+                    tx.octets += size
+                    out.append((tx.port, frame))
+                if tx.free_at < first_free:  # noqa: PLR1730  (hot)
+                    first_free = tx.free_at
             if out:
-                self._first_free = min([tx.free_at for tx in self._order if tx.up])
+                self._first_free = first_free
             return out
         return self._transmit_late(now, scheduler, out)
 
@@ -164,6 +173,15 @@ class Nic:
             if wanted and tx.up and (best is None or tx.free_at < best):
                 best = tx.free_at
         return None if best is None else best - self._ahead // 2
+
+    def next_turn(self, now: int, data_ready: bool) -> int:
+        """When `transmit` is to be called, `now` at the earliest; NEVER: nothing waits."""
+        if not (data_ready or self._waiting):
+            return NEVER if self._exact else now
+        if not self._exact or now >= self._first_free:
+            return now
+        frame = self.next_free(data_ready)
+        return NEVER if frame is None else frame
 
     def departure(self, port: int, now: int) -> int:
         """When a control frame put in line now will start to leave."""
