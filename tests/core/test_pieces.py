@@ -159,6 +159,20 @@ def feed(parts, pmtu=256):
     return [reassembly.feed(p) for p in parts], reassembly
 
 
+def test_message_numbers_have_16_bits():
+    """On both sides, and the responder's count of completed ones goes on."""
+    reassembly = Reassembly(256)
+    reassembly.completed = reassembly.imms = 0xFFFF
+    for number in (0xFFFF, 0x10000):
+        message = SendMessage(
+            0, memoryview(b"x"), 0, 1, 7, msn=number, rqmsn=number, first_seq=0, pmtu=256
+        )
+        assert (message.msn, message.rqmsn) == (number & 0xFFFF, number & 0xFFFF)
+        arrival = (message.opcode(0), message.msn, message.rqmsn, 1, 0, 1, 1, 7)
+        assert reassembly.feed(arrival) is Verdict.COMPLETE_IMM
+    assert reassembly.completed == 0x10001
+
+
 def test_reassembly_in_order():
     verdicts, reassembly = feed(
         [

@@ -70,6 +70,16 @@ def test_the_only_ev_carries_its_own_retransmission_though_it_was_skipped():
     assert evs.pick_again(1, 0, only, 0) is only
 
 
+def test_of_skipped_evs_a_retransmission_takes_another_than_its_old_one():
+    for index in range(3):
+        evs = small_set(3)
+        entries = [evs.pick(1, 0) for _ in range(3)]
+        for entry in entries:
+            evs.feed(entry, EvInput.SACK_SKIP_ONCE, 0)
+        assert evs.pick_again(1, 0, entries[index], 0) is not entries[index]
+        assert [e.state for e in entries].count(GOOD) == 1  # at most one is restored
+
+
 def test_when_all_are_suspect_they_share_the_load():
     evs = small_set(4)
     for entry in evs.by_ev.values():
@@ -241,6 +251,14 @@ def test_control_packets_leave_an_ev_that_is_denied_or_bad(what):
         assert hand.evs.by_ev[reverse.of_port(port)] in plane.active
 
 
+def test_control_packets_leave_an_ev_that_is_replaced():
+    hand = Hand()
+    for port in (1, 2):
+        old = hand.parts.reverse.of_port(port)
+        hand.me.replace_ev(hand.qpn, old, 0x12340000 + port, hand.now)
+        assert hand.parts.reverse.of_port(port) in hand.evs.by_ev
+
+
 def test_a_late_sack_does_not_bring_back_a_denied_ev():
     hand = Hand()
     (packet,) = hand.write(100)
@@ -278,6 +296,19 @@ def test_port_status_is_told_three_times_with_new_ids():
         hand.me.on_deadline(hand.now)
     assert len({i for i, _ in ids}) == len(ids) == 3
     assert {mask for _, mask in ids} == {1}
+
+
+def test_an_old_port_status_is_not_repeated():
+    """The port came back meanwhile: only the newer mask is told again."""
+    hand = Hand()
+    hand.me.set_port(2, False, 0)
+    hand.sent()
+    hand.me.set_port(2, True, hand.now)
+    masks = []
+    while hand.now < 20_000_000:
+        masks += [p.erth.port_status_mask for p in hand.sent() if p.erth and p.erth.op == 0]
+        hand.me.on_deadline(hand.now)
+    assert masks == [3, 3, 3]
 
 
 def test_port_status_is_told_once_when_answered():

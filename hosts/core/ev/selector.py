@@ -61,7 +61,7 @@ class Rotation(PathSelector):
         pos = plane.pos
         restored: EvEntry | None = None
         spare: EvEntry | None = None
-        spare_pos = restored_pos = pos
+        spare_pos = restored_pos = avoid_pos = pos
         for _ in range(count):
             entry = active[pos]
             pos += 1
@@ -74,11 +74,16 @@ class Rotation(PathSelector):
                     return entry
                 if spare is None or spare is avoid:
                     spare, spare_pos = entry, pos
+            elif entry is avoid:
+                avoid_pos = pos
             elif restored is None:
                 self.evs.feed(entry, EvInput.ROTATION, now)
                 restored, restored_pos = entry, pos
-        if restored is not None and (restored is not avoid or spare is None):
+        if restored is not None:
             spare, spare_pos = restored, restored_pos
+        elif spare is None and count and avoid is not None:  # skipped, and alone
+            self.evs.feed(avoid, EvInput.ROTATION, now)
+            spare, spare_pos = avoid, avoid_pos
         if spare is not None:
             plane.pos = spare_pos
             plane.sent += 1
