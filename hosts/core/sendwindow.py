@@ -7,7 +7,7 @@ double when they must: most QPs never use the window that their peer allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from hosts.core.ev.evset import EvEntry
@@ -81,15 +81,20 @@ class SendWindow:
         mask = size - 1
         flag, copies = bytearray(size), bytearray(size)
         sent_at, prev = [0] * size, [-1] * size
-        entry: list[EvEntry] = [None] * size  # type: ignore[list-item]
-        message: list[SendMessage] = [None] * size  # type: ignore[list-item]
+        entry: list[EvEntry | None] = [None] * size
+        message: list[SendMessage | None] = [None] * size
+        # Slots that were never used hold None; nobody else ever reads them.
+        old_entry = cast("list[EvEntry | None]", self.entry)
+        old_message = cast("list[SendMessage | None]", self.message)
         for seq in range(max(self.next - old, 0), self.next):
             i, j = seq & self.mask, seq & mask
             flag[j], copies[j] = self.flag[i], self.copies[i]
             sent_at[j], prev[j] = self.sent_at[i], self.prev[i]
-            entry[j], message[j] = self.entry[i], self.message[i]
+            entry[j], message[j] = old_entry[i], old_message[i]
         self.flag, self.copies, self.sent_at, self.prev = flag, copies, sent_at, prev
-        self.entry, self.message, self.mask = entry, message, mask
+        self.entry = cast("list[EvEntry]", entry)
+        self.message = cast("list[SendMessage]", message)
+        self.mask = mask
 
     def size_of(self, seq: int) -> int:
         """Nominal size of a packet that was sent."""

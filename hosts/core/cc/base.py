@@ -39,7 +39,7 @@ class CongestionControl(ABC):
     def __init__(self, figures: PathFigures) -> None:
         self.figures = figures
         self.mtu = figures.mtu
-        self.cwnd: float = figures.mtu
+        self.cwnd = float(figures.mtu)
         self.inflight = 0
         self.base_rtt_ns = figures.base_rtt_ns
         self.rtt_ns = 0

@@ -105,7 +105,7 @@ class Nscc(CongestionControl):
         self._adjust_bytes = profile.adjust_mtus * mtu
         self._period = profile.adjust_period_ns or base
         if profile.qa_threshold_ns is not None:
-            self._qa_threshold: float = profile.qa_threshold_ns
+            self._qa_threshold = float(profile.qa_threshold_ns)
         elif profile.qa_drop_bdps is not None:
             self._qa_threshold = max(0.0, profile.qa_drop_bdps - 1) * base
         else:
