@@ -46,12 +46,14 @@ class HostAgents:
         *,
         rx_delay_ns: int = 0,
         transport: Callable[[str], Transport] | None = None,
+        visible: bool = False,
     ) -> None:
         """`pids`: a process in each host's namespaces, by host name. `rx_delay_ns`: how long
         hosts hold what arrives, in place of a propagation delay that the switches lack.
-        `transport`: a drill's choices by host."""
+        `transport`: a drill's choices by host. `visible`: captures see what hosts send."""
         self._rx_delay_ns = rx_delay_ns
         self._transport = transport
+        self._visible = visible
         self._plan = plan
         self._pids = pids
         self._sockets = socket_dir
@@ -74,6 +76,7 @@ class HostAgents:
                 rx_delay_ns=self._rx_delay_ns,
                 transport=self._transport(host.name) if self._transport is not None else None,
             )
+            values["visible"] = self._visible
             config.write_text(json.dumps(values, indent=2))
             self.event_files[host.name] = folder / f"{host.name}.events.jsonl"
             self._processes[host.name] = self._spawn(host, config)

@@ -78,11 +78,13 @@ class Testbed:
         self_test: bool = True,
         mrc: bool = False,
         transport: Callable[[str], Transport] | None = None,
+        visible: bool = False,
         steps: Steps | None = None,
         command: str = "",
     ) -> None:
         """`faults`: ways to break the endpoint on purpose (hosts/core/faults.py). `mrc`: run the
-        MRC controller too. `transport`: a drill's choices of the endpoints, by host."""
+        MRC controller too. `transport`: a drill's choices of the endpoints, by host.
+        `visible`: captures at the hosts see what they send."""
         self.plan = plan
         self.run_id = run_id
         self.run_dir = run_dir
@@ -96,6 +98,7 @@ class Testbed:
         self._self_test = self_test
         self._mrc = mrc
         self._transport = transport
+        self._visible = visible
         self._mrc_controller: MrcControllerProcess | None = None
         self._command = command
         self._stack = contextlib.ExitStack()
@@ -196,6 +199,7 @@ class Testbed:
             self.run_dir,
             rx_delay_ns=delay,
             transport=self._transport,
+            visible=self._visible,
         )
         self._stack.callback(self._agents.stop)
         self._agents.start(self.seed, self._faults)

@@ -61,7 +61,13 @@ class Agent:
         self._held = silence_kernel(udp_ports, [str(ip_address(p.ip)) for p in config.ports])
         for port in config.ports:
             interface = settings.interfaces[port.port]
-            self.nics[port.port] = Nic(port.port, interface, udp_ports, ipv4=len(port.ip) == 4)
+            self.nics[port.port] = Nic(
+                port.port,
+                interface,
+                udp_ports,
+                ipv4=len(port.ip) == 4,
+                visible=settings.visible,
+            )
         self.log = EventLog(events, name, partial(path_info, self.endpoint))
         self.ops = Operations(self)
         self._watch = LinkWatch()

@@ -34,7 +34,16 @@ class NicError(Exception):
 class Nic:
     """Frames of one port. Counters count whole frames, Ethernet header included, no FCS."""
 
-    def __init__(self, port: int, interface: str, udp_ports: Iterable[int], *, ipv4: bool) -> None:
+    def __init__(
+        self,
+        port: int,
+        interface: str,
+        udp_ports: Iterable[int],
+        *,
+        ipv4: bool,
+        visible: bool = False,
+    ) -> None:
+        """`visible`: what is sent passes the kernel's taps (tcpdump), at some cost."""
         self.port = port
         self.interface = interface
         self.rx_packets = self.rx_bytes = 0
@@ -55,7 +64,7 @@ class Nic:
             raise NicError("packet sockets need root (CAP_NET_RAW) in this namespace") from None
         bpf.attach(self.sock, bpf.mrc_filter(udp_ports))  # before bind: nothing slips through
         self.sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-        self.sock.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+        self.sock.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 0 if visible else 1)
         for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
             self._try_option(option)
         self.sock.bind((interface, ETH_P_IP if ipv4 else ETH_P_IPV6))

@@ -56,6 +56,8 @@ class Settings:
     """Ask for real-time scheduling; without the permission the agent runs as usual."""
     rx_delay_ns: int = 0
     """Propagation of the whole way, where the switches have none: frames are held this long."""
+    visible: bool = False
+    """Send through the kernel's taps, so that a capture at the NIC sees it; a little slower."""
 
 
 def load(path: Path, interfaces: Mapping[int, str]) -> Settings:
@@ -126,6 +128,7 @@ def parse(data: Any, interfaces: Mapping[int, str]) -> Settings:
         top.integer("sample_interval_ns", SAMPLE_INTERVAL_NS, 1_000),
         top.flag("realtime", True),
         top.integer("rx_delay_ns", 0, 0, 10_000_000_000),
+        top.flag("visible", False),
     )
     top.text("name", "")
     top.done()

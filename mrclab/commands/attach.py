@@ -116,7 +116,7 @@ def exec_command(run_id: str | None, host: str, command: tuple[str, ...]) -> Non
 
     \b
     Examples:
-      sudo ./lab exec h0 ping -c 3 h1
+      sudo ./lab exec h0 ping -c 3 fd4d:5243:0:1::1       (h2, in plane 0)
       sudo ./lab exec h0 tcpdump -ni h0-p0 udp port 4791
     """
     lab = pick_lab(run_id)

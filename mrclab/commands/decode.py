@@ -74,7 +74,7 @@ def decode_command(
 
     \b
     Examples:
-      ./lab decode --from bth dc00ffff...
+      ./lab decode --from bth d100ffff000000110000000500000001 1f000001
       ./lab decode capture.pcapng --json | jq .bth.psn
       sudo tcpdump -xx -c 5 -i eth0 udp port 4791 | ./lab decode -
     """
@@ -247,7 +247,7 @@ def encode_command(packing: str, pcap: Path | None, source: Path) -> int:
 
     \b
     Examples:
-      ./lab decode --json dc00ffff... --from bth | ./lab encode
+      ./lab decode --json --from bth HEX | ./lab encode
       ./lab encode packets.jsonl --pcap packets.pcapng
     """
     from hosts.wire.encode import EncodeError, encode

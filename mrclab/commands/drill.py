@@ -173,7 +173,8 @@ def drill_command(
     from topologies.yamlspec import SpecError
 
     if list_:
-        print("\n".join(catalog_names()))
+        for name in catalog_names():
+            print(f"{name:<18}{load_drill(find(name)).title}")
         return EXIT_PASS
     if drill is None:
         raise UserError(f"which drill? One of {', '.join(catalog_names())}, or a YAML file")
@@ -237,6 +238,7 @@ def drill_command(
             steps=steps,
             faults=faults,
             mrc=loaded.mrc_controller,
+            visible=capture is not None,
             transport=lambda host: Transport(**loaded.transport_at(host).model_dump()),
             command=f"drill {loaded.name}",
         )

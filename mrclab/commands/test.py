@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -22,6 +24,23 @@ CHECKS = (
 # Debian packages that only tests want: command, package.
 TEST_PACKAGES = (("tshark", "tshark"),)
 APT_SECONDS = 300
+
+PR_SET_PDEATHSIG = 1
+EXIT_INTERRUPTED = 2
+"""pytest's status after Ctrl-C or SIGTERM."""
+
+
+def _run_bound(command: list[str], environment: dict[str, str]) -> int:
+    """Exit status of a command that ends when this process does, however that ends."""
+    parent = os.getpid()
+
+    def bind() -> None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, preexec_fn=bind)
+    return done.returncode
 
 
 def install_test_packages() -> None:
@@ -86,11 +105,11 @@ def test_command(no_checks: bool, pytest_args: tuple[str, ...]) -> int:
     )
     for name, arguments in rounds:
         print(f"== {name}", flush=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
-        )
-        if done.returncode != 0:
+        status = _run_bound([sys.executable, "-m", "pytest", *arguments], environment)
+        if status != 0:
             failed.append(name)
+        if status < 0 or status == EXIT_INTERRUPTED:  # somebody ended it: go no further
+            break
     if failed:
         print(f"lab test: failed: {', '.join(failed)} (see above)", file=sys.stderr)
         return EXIT_FAIL
