@@ -25,6 +25,7 @@ NEEDS_THE_MACHINE = {
     "goodput_share_during",
     "goodput_share_after",
     "steer_rtts",
+    "fidelity",
 }
 
 
@@ -35,10 +36,19 @@ def drill(out: Path, *arguments: str, attempts: int = 3) -> tuple[int, dict[str,
         done = run_lab("drill", "link-down", "--out", str(folder), "--json", *arguments)
         assert "Traceback" not in done.stderr, done.stderr
         summary = json.loads(done.stdout)
-        slow = done.returncode == VOID or failed(summary)
-        if not slow or failed(summary) - NEEDS_THE_MACHINE:
+        if done.returncode != VOID and (not failed(summary) or failed(summary) - NEEDS_THE_MACHINE):
             break
     return done.returncode, summary
+
+
+def assert_passed(code: int, summary: dict[str, Any]) -> None:
+    """A pass; or, on a machine that is busy in every attempt, void for that reason alone."""
+    assert failed(summary) - NEEDS_THE_MACHINE == set()
+    if code == VOID:
+        assert summary["fidelity"] != "ok"
+        return
+    assert failed(summary) == set()
+    assert (code, summary["verdict"]) == (0, "pass")
 
 
 def failed(summary: dict[str, Any]) -> set[str]:
@@ -47,8 +57,7 @@ def failed(summary: dict[str, Any]) -> set[str]:
 
 def test_link_down_passes(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--seed", "3")
-    assert failed(summary) == set()
-    assert (code, summary["verdict"]) == (0, "pass")
+    assert_passed(code, summary)
     assert {"schema", "run_id", "drill", "fidelity", "ledger", "versions"} <= summary.keys()
     assert {
         "goodput_share_before",
@@ -63,7 +72,7 @@ def test_link_down_passes(tmp_path: Path) -> None:
     } <= summary["metrics"].keys()
     # A drill in which nothing was lost would have drilled nothing.
     assert summary["metrics"]["packets_lost"] > 0
-    folder = next(p for p in tmp_path.iterdir() if (p / "summary.json").exists())
+    folder = max(p for p in tmp_path.iterdir() if (p / "summary.json").exists())
     assert json.loads((folder / "summary.json").read_text()) == summary
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
     assert (folder / "events.jsonl").stat().st_size > 0
@@ -72,8 +81,7 @@ def test_link_down_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["structured", "srv6"])
 def test_link_down_passes_when_evs_name_their_links(tmp_path: Path, mode: str) -> None:
     code, summary = drill(tmp_path, "--mode", mode, "--seed", "3")
-    assert failed(summary) == set()
-    assert code == 0
+    assert_passed(code, summary)
     # Half of a plane's 96 EVs name the link.
     assert 0 < summary["metrics"]["evs_assumed_bad"] <= 48
     folder = next(p for p in tmp_path.iterdir() if (p / "fabric.json").exists())
@@ -82,17 +90,16 @@ def test_link_down_passes_when_evs_name_their_links(tmp_path: Path, mode: str) -
 
 def test_failover_groups_pass(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--failover", "groups", "--seed", "4")
-    assert failed(summary) == set()
-    assert code == 0
+    assert_passed(code, summary)
 
 
 def test_an_endpoint_that_never_demotes_fails(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--break", "never_demote")
-    assert code == 1, summary["verdict"]
+    assert code in (1, VOID), summary["verdict"]
     assert "evs_assumed_bad" in failed(summary)
 
 
 def test_an_endpoint_that_acknowledges_before_placing_fails(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--break", "ack_before_placing")
-    assert code == 1, summary["verdict"]
+    assert code in (1, VOID), summary["verdict"]
     assert failed(summary) & {"memory_mismatches", "bytes_missing"}
