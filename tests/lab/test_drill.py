@@ -42,11 +42,7 @@ def drill(out: Path, *arguments: str, attempts: int = 3) -> tuple[int, dict[str,
 
 
 def assert_passed(code: int, summary: dict[str, Any]) -> None:
-    """A pass; or, on a machine that is busy in every attempt, void for that reason alone."""
-    assert failed(summary) - NEEDS_THE_MACHINE == set()
-    if code == VOID:
-        assert summary["fidelity"] != "ok"
-        return
+    """Every expectation holds and nothing made the run void."""
     assert failed(summary) == set()
     assert (code, summary["verdict"]) == (0, "pass")
 
@@ -95,11 +91,11 @@ def test_failover_groups_pass(tmp_path: Path) -> None:
 
 def test_an_endpoint_that_never_demotes_fails(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--break", "never_demote")
-    assert code in (1, VOID), summary["verdict"]
+    assert code == 1, summary["verdict"]
     assert "evs_assumed_bad" in failed(summary)
 
 
 def test_an_endpoint_that_acknowledges_before_placing_fails(tmp_path: Path) -> None:
     code, summary = drill(tmp_path, "--break", "ack_before_placing")
-    assert code in (1, VOID), summary["verdict"]
+    assert code == 1, summary["verdict"]
     assert failed(summary) & {"memory_mismatches", "bytes_missing"}
