@@ -4,6 +4,7 @@ congestion control, queries. The verbs of applications are in `endpoint`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from hosts.core import constants as c
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hosts.wire.encap import SrPath
 
 
-class Controls:
+class Controls(ABC):
     """Part of `Endpoint`."""
 
     config: EndpointConfig
@@ -41,8 +42,9 @@ class Controls:
     _nic: Nic
     _qps: dict[int, Qp]
 
+    @abstractmethod
     def _wake_destination(self, destination: Destination) -> None:
-        raise NotImplementedError
+        """Serve the destination's QPs again: its window may have changed."""
 
     def set_ev_state(self, qpn: int, ev: int, state: EvState, now: int) -> bool:
         """An EV of one QP to GOOD, ASSUMED_BAD or DENIED; whether it changed."""
