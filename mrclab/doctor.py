@@ -57,6 +57,7 @@ class Report:
     packages: dict[str, str | None] = field(default_factory=dict)
     tools: dict[str, str | None] = field(default_factory=dict)
     namespaces: str = ""
+    endpoint: str = ""
     missing: list[str] = field(default_factory=list)
 
 
@@ -153,6 +154,9 @@ def examine(root: Path) -> Report:
         packages=_package_versions(),
         namespaces=_namespaces(),
     )
+    from hosts.compiled import in_use
+
+    report.endpoint = "compiled" if in_use() else "not compiled, half as fast (./lab setup)"
     for name, (command, needed, purpose) in TOOLS.items():
         report.tools[name] = version = _tool_version(command)
         if version is None and needed:
@@ -176,6 +180,7 @@ def as_text(report: Report) -> str:
         f"machine     {report.cores} cores, {report.memory_mib} MiB",
         f"python      {report.python}",
         f"namespaces  {report.namespaces}{'' if report.root else ' (as an ordinary user)'}",
+        f"endpoint    {report.endpoint}",
         "packages",
     ]
     lines += [f"  {name:<20}{version or 'absent'}" for name, version in report.packages.items()]

@@ -11,8 +11,8 @@ stamp=$venv/.mrclab-setup
 owner=$venv/.mrclab-checkout
 caller=$PPID
 
-# mininet brings mnexec; gcc and the libc headers compile the switch engine.
-packages="mininet gcc libc6-dev iproute2 iputils-ping ethtool tcpdump python3 python3-venv util-linux procps"
+# mininet brings mnexec; gcc and the libc headers compile the switch engine, Python's the endpoint.
+packages="mininet gcc libc6-dev iproute2 iputils-ping ethtool tcpdump python3 python3-venv python3-dev util-linux procps"
 
 fail() {
     printf 'lab: %s\n' "$1" >&2
@@ -31,6 +31,11 @@ missing_packages() {
 
 # step TEXT COMMAND...: runs it with its output in the log and shows that time passes.
 step() {
+    try "$@" || fail "set-up stopped at '$1'; the whole log is $log"
+}
+
+# The same for what the lab can do without: 1 when it failed.
+try() {
     text=$1
     shift
     printf '  %s ...' "$text" >&2
@@ -59,7 +64,14 @@ step() {
     fi
     printf ' failed\n' >&2
     tail -n 8 "$log" | sed 's/^/    | /' >&2
-    fail "set-up stopped at '$text'; the whole log is $log"
+    return 1
+}
+
+# The endpoint as machine code, when this version of it is not compiled yet. The lab runs without.
+compile_endpoint() {
+    "$venv/bin/python" -m hosts.compile --check && return 0
+    try "compile the endpoint (about a minute)" "$venv/bin/python" -m hosts.compile ||
+        printf 'lab: the endpoint runs uncompiled, at half the speed; %s\n' "the whole log is $log" >&2
 }
 
 pick_python() {
@@ -101,7 +113,11 @@ if command -v flock >/dev/null 2>&1; then
     flock 9
 fi
 if [ "$(cat "$stamp" 2>/dev/null || true)" = "$want" ] && [ -z "$lack" ]; then
-    [ "$command" != setup ] || printf 'lab: this machine is set up\n' >&2
+    if [ "$command" = setup ]; then
+        log=$venv.setup.log
+        (cd "$root" && compile_endpoint)
+        printf 'lab: this machine is set up\n' >&2
+    fi
     exit 0
 fi
 
@@ -132,5 +148,6 @@ step "Python packages (pinned, about 60)" "$venv/bin/python" -m pip install \
 step "check that they load" "$venv/bin/python" -c \
     'import mininet.net, p4runtime_sh.p4runtime, scapy.layers.inet6, grpc, cffi, pydantic, ruamel.yaml, click, rich, jinja2, matplotlib, pyroute2'
 printf '%s\n' "$root" >"$owner"
+(cd "$root" && compile_endpoint)
 printf '%s\n' "$want" >"$stamp"
 printf 'lab: set-up done\n' >&2

@@ -22,6 +22,7 @@ from controller.fabric import FabricController
 from controller.selftest import Report, SelfTest
 from hosts.agent.client import AgentClient
 from hosts.agent.planned import Transport
+from hosts.compiled import compiled_note
 from mrclab import ROOT
 from mrclab.doctor import git_version
 from mrclab.errors import LabVoid, UserError
@@ -156,7 +157,7 @@ class Testbed:
                 program, p4info = compiled()
             with self.steps.step(f"build {self.plan.spec.name}: {counts}"):
                 self.fabric = self._stack.enter_context(build(self.plan, self._backend()))
-            with self.steps.step("start the host agents"):
+            with self.steps.step(f"start the host agents{compiled_note()}"):
                 self._start_agents()
             with self.steps.step("program the switches"):
                 self._start_controller(program, p4info)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
+
+# Tests are of the sources; what they start as a command of its own takes what a user has.
+_given = "MRCLAB_COMPILED" in os.environ
+os.environ.setdefault("MRCLAB_COMPILED", "0")
+import hosts  # noqa: E402, F401
+
+if not _given:
+    del os.environ["MRCLAB_COMPILED"]
 
 # The same examples every time, and no opinion on how fast the machine is: a test fails for
 # what the code does. Searching for new examples: pytest --hypothesis-profile=search.

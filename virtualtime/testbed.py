@@ -15,6 +15,7 @@ from drills.waiting import POLL_NS, ConditionTimeout
 from hosts.agent.client import AgentError
 from hosts.agent.planned import Transport, agent_config
 from hosts.agent.settings import SAMPLE_INTERVAL_NS
+from hosts.compiled import compiled_note
 from mrclab.program import compiled
 from mrclab.progress import Steps
 from topologies.plan import Plan
@@ -184,7 +185,8 @@ class VirtualTestbed:
         counts = f"{len(plan.hosts)} hosts, {len(plan.switches)} switches"
         with self._steps.step("compile the pipeline"):
             program, p4info = compiled()
-        with self._steps.step(f"build {plan.spec.name} in virtual time: {counts}"):
+        note = compiled_note()
+        with self._steps.step(f"build {plan.spec.name} in virtual time: {counts}{note}"):
             hosts = list(plan.hosts)
             groups = {name: i * self._workers // len(hosts) for i, name in enumerate(hosts)}
             fabric = VirtualFabric(

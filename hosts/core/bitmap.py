@@ -6,9 +6,11 @@ arrives, cack moves past it and past everything received behind it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from hosts.core.constants import SACK_BITMAP_BITS
 
-_MASK64 = (1 << SACK_BITMAP_BITS) - 1
+_MASK64: Final = (1 << SACK_BITMAP_BITS) - 1
 
 
 class ReceiveBitmap:

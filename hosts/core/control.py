@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core import constants as c
 from hosts.core.config import EndpointConfig
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from hosts.core.qp import Qp
     from hosts.wire.parse import Packet
 
-STRANGERS_MAX = 256
+STRANGERS_MAX: Final = 256
 """Frame templates kept for those who probe us without having a QP here."""
-ALL_PORTS = 0xFFFFFFFF
+ALL_PORTS: Final = 0xFFFFFFFF
 
 PeerMask = Callable[["Qp", int, int], None]
 

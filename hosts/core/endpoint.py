@@ -13,7 +13,7 @@ driver:  receive(port, frame, now) for each frame that came in,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core import constants as c
 from hosts.core.cc.registry import make_cc
@@ -62,14 +62,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint", "EndpointError", "EndpointStats", "EvInfo", "QpStats"]
 
-_SACK, _NACK, _ACK, _PROBE = (
-    int(Opcode.SACK),
-    int(Opcode.NACK),
-    int(Opcode.ACK),
-    int(Opcode.PROBE),
-)
-_LAST_DATA = int(Opcode.WRITE_ONLY_IMM)  # known opcodes up to this one carry data
-_SENDABLE = (QpState.RTR, QpState.RTS)
+_SACK: Final = int(Opcode.SACK)
+_NACK: Final = int(Opcode.NACK)
+_ACK: Final = int(Opcode.ACK)
+_PROBE: Final = int(Opcode.PROBE)
+_LAST_DATA: Final = int(Opcode.WRITE_ONLY_IMM)  # known opcodes up to this one carry data
+_SENDABLE: Final = (QpState.RTR, QpState.RTS)
 
 
 class Endpoint(Controls):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from hosts.core.ev.state import TRANSITIONS, EvTable
 from hosts.core.events import EvState
@@ -81,7 +82,7 @@ PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "fail_placing": lambda: FailingPlacement(100),
     "fail_tracking": lambda: FailingTracking(100),
 }
-FAULTS = ("never_demote", *PLACEMENTS)
+FAULTS: Final = ("never_demote", *PLACEMENTS)
 
 
 def named(names: Iterable[str]) -> Faults | None:

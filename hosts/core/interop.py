@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hosts.core import constants as c
 from hosts.wire.constants import (
@@ -123,7 +123,7 @@ def _clash(sent: Dscp, trims: Dscp) -> tuple[str, str, int] | None:
     return None
 
 
-REFERENCE = InteropProfile("reference")
+REFERENCE: Final = InteropProfile("reference")
 
 PROFILES: Mapping[str, InteropProfile] = MappingProxyType(
     {

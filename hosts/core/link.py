@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING
 
 from hosts.core.config import EndpointConfig, PeerInfo, QpConfig
 from hosts.core.events import Event, Status
@@ -17,31 +16,30 @@ from hosts.wire.frame import FlowTemplate
 if TYPE_CHECKING:
     from random import Random
 
-_T = TypeVar("_T")
 
+class Flows:
+    """Frame templates by port, each made when its first frame is built.
 
-class Flows(dict[int, FlowTemplate]):
-    """Frame templates by port, each made when its first frame is built. `ports`: where there can be
-    one."""
+    ports  where there can be one
+    made   those that there are
+    """
 
-    __slots__ = ("_make", "ports")
+    __slots__ = ("_make", "made", "ports")
 
     def __init__(self, ports: frozenset[int], make: Callable[[int], FlowTemplate]) -> None:
-        super().__init__()
         self.ports = ports
+        self.made: dict[int, FlowTemplate] = {}
         self._make = make
 
-    def __missing__(self, port: int) -> FlowTemplate:
-        flow = self._make(port)
-        self[port] = flow
+    def __getitem__(self, port: int) -> FlowTemplate:
+        flow = self.made.get(port)
+        if flow is None:
+            flow = self.made[port] = self._make(port)
         return flow
 
-    @overload
-    def get(self, port: int, default: None = None, /) -> FlowTemplate | None: ...
-    @overload
-    def get(self, port: int, default: FlowTemplate | _T, /) -> FlowTemplate | _T: ...
-    def get(self, port: int, default: object = None, /) -> object:
-        return self[port] if port in self.ports else default
+    def get(self, port: int) -> FlowTemplate | None:
+        """None for a port from which the peer cannot be reached."""
+        return self[port] if port in self.ports else None
 
 
 def make_flows(
@@ -74,7 +72,6 @@ def make_flows(
     return Flows(frozenset(local), make)
 
 
-@dataclass(slots=True)
 class Link:
     """One QP's surroundings.
 
@@ -85,17 +82,34 @@ class Link:
     fail       (status, reason, now): the QP goes to ERROR
     """
 
-    config: EndpointConfig
-    qp: QpConfig
-    qpn: int
-    peer: PeerInfo
-    agreement: Agreement
-    flows: Flows
-    nic: Nic
-    timers: Timer
-    rng: Random
-    report: Callable[[Event], None]
-    fail: Callable[[Status, str, int], None]
+    __slots__ = ("agreement", "config", "fail", "flows", "nic", "peer", "qp", "qpn", "report",
+                 "rng", "timers")  # fmt: skip
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        qp: QpConfig,
+        qpn: int,
+        peer: PeerInfo,
+        agreement: Agreement,
+        flows: Flows,
+        nic: Nic,
+        timers: Timer,
+        rng: Random,
+        report: Callable[[Event], None],
+        fail: Callable[[Status, str, int], None],
+    ) -> None:
+        self.config = config
+        self.qp = qp
+        self.qpn = qpn
+        self.peer = peer
+        self.agreement = agreement
+        self.flows = flows
+        self.nic = nic
+        self.timers = timers
+        self.rng = rng
+        self.report = report
+        self.fail = fail
 
     def timestamp(self, now: int) -> int:
         """TSETH stamp of a time."""

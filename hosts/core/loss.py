@@ -21,12 +21,14 @@ packets prefer other EVs. A dead path so costs about one packet per EV instead o
 
 from __future__ import annotations
 
+from typing import Final
+
 from hosts.core import constants as c
 from hosts.core.sendwindow import ORDER, OUT, RETX, SUSPECT, SendWindow
 
-EPOCH_BASE_RTTS = 4  # the highest RTT is kept for one to two epochs
-SUSPECT_MARGIN = 4  # base RTT / this, beyond the highest RTT
-SACK_BITS = 64
+EPOCH_BASE_RTTS: Final = 4  # the highest RTT is kept for one to two epochs
+SUSPECT_MARGIN: Final = 4  # base RTT / this, beyond the highest RTT
+SACK_BITS: Final = 64
 
 
 class HighestRtt:

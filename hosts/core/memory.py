@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-VA_START = 0x1000_0000
-VA_GAP = 0x1_0000  # unmapped space between regions, so that an overrun never hits a neighbour
+VA_START: Final = 0x1000_0000
+VA_GAP: Final = (
+    0x1_0000  # unmapped space between regions, so that an overrun never hits a neighbour
+)
 
 
 class MemoryRegion:

@@ -7,6 +7,7 @@ whatever order it came.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from hosts.wire.constants import (
     BTH_BYTES,
@@ -20,17 +21,17 @@ from hosts.wire.constants import (
     Opcode,
 )
 
-_HEADERS = UDP_BYTES + BTH_BYTES + METH_BYTES + TSETH_BYTES + RETH_BYTES + ICRC_BYTES
-_MSN_MASK = 0xFFFF
+_HEADERS: Final = UDP_BYTES + BTH_BYTES + METH_BYTES + TSETH_BYTES + RETH_BYTES + ICRC_BYTES
+_MSN_MASK: Final = 0xFFFF
 
-FIRST, MIDDLE, LAST = int(Opcode.WRITE_FIRST), int(Opcode.WRITE_MIDDLE), int(Opcode.WRITE_LAST)
-LAST_IMM, ONLY, ONLY_IMM = (
-    int(Opcode.WRITE_LAST_IMM),
-    int(Opcode.WRITE_ONLY),
-    int(Opcode.WRITE_ONLY_IMM),
-)
-STARTS = frozenset((FIRST, ONLY, ONLY_IMM))
-ENDS = frozenset((LAST, LAST_IMM, ONLY, ONLY_IMM))
+FIRST: Final = int(Opcode.WRITE_FIRST)
+MIDDLE: Final = int(Opcode.WRITE_MIDDLE)
+LAST: Final = int(Opcode.WRITE_LAST)
+LAST_IMM: Final = int(Opcode.WRITE_LAST_IMM)
+ONLY: Final = int(Opcode.WRITE_ONLY)
+ONLY_IMM: Final = int(Opcode.WRITE_ONLY_IMM)
+STARTS: Final = frozenset((FIRST, ONLY, ONLY_IMM))
+ENDS: Final = frozenset((LAST, LAST_IMM, ONLY, ONLY_IMM))
 
 
 def nominal_size(payload: int, imm: bool = False) -> int:

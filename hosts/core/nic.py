@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core.config import PortConfig
 from hosts.core.timers import NEVER
@@ -17,9 +17,9 @@ from hosts.core.timers import NEVER
 if TYPE_CHECKING:
     from hosts.core.qpcc import Scheduler
 
-CONTROL_LINE = 4096
-_NS_BITS = 8_000_000_000
-_FREE_AT = attrgetter("free_at")
+CONTROL_LINE: Final = 4096
+_NS_BITS: Final = 8_000_000_000
+_FREE_AT: Final = attrgetter("free_at")
 
 
 class TxPort:

@@ -6,9 +6,11 @@ never wrap ("sequence numbers"); `unwrap` goes from the wire to them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from hosts.wire.constants import PSN_MASK
 
-PSN_HALF = 1 << 23
+PSN_HALF: Final = 1 << 23
 
 
 def psn_diff(a: int, b: int) -> int:

@@ -116,7 +116,7 @@ class Qp:
         self.paths.pop(old, None)
         self.paths[new] = path
         if self.parts is not None:
-            for flow in self.parts.link.flows.values():
+            for flow in self.parts.link.flows.made.values():
                 if isinstance(flow, EncapTemplate):
                     flow.forget(new)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hosts.core.cc.base import CongestionControl
@@ -37,7 +37,7 @@ STATES: dict[tuple[bool, bool, bool], QpccState] = {
 }
 
 
-BOUND_OFTEN = 4
+BOUND_OFTEN: Final = 4
 """QPs up to which the bytes in flight are checked after every SACK."""
 
 

@@ -11,11 +11,13 @@ one was sent, every later SACK without a penalty has restore_cwnd set.
 
 from __future__ import annotations
 
+from typing import Final
+
 from hosts.core import constants as c
 from hosts.core.config import ReceiverConfig
 from hosts.wire.constants import MPR_UNIT
 
-_NS_BITS = 8_000_000_000
+_NS_BITS: Final = 8_000_000_000
 
 
 class ReceiveBuffer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core import constants as c
 from hosts.core.ev.state import EvInput
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from hosts.core.reverse_ev import ReverseEvs
     from hosts.wire.parse import Packet
 
-STALLS_MAX = 10  # the probe interval doubles at most this often
-_TRIMS = frozenset((int(NackReason.TRIMMED), int(NackReason.TRIMMED_LASTHOP)))
-_NAK_STATUS = {
+STALLS_MAX: Final = 10  # the probe interval doubles at most this often
+_TRIMS: Final = frozenset((int(NackReason.TRIMMED), int(NackReason.TRIMMED_LASTHOP)))
+_NAK_STATUS: Final = {
     int(Syndrome.NAK_INVALID_REQUEST): Status.REMOTE_INVALID_REQUEST,
     int(Syndrome.NAK_REMOTE_ACCESS): Status.REMOTE_ACCESS_ERROR,
     int(Syndrome.NAK_REMOTE_OPERATION): Status.REMOTE_OPERATION_ERROR,
@@ -378,4 +378,4 @@ class Requestor(Sender):
         self.destination.bound_inflight()
 
 
-_NOTHING = memoryview(b"")
+_NOTHING: Final = memoryview(b"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core import constants as c
 from hosts.core.bitmap import ReceiveBitmap
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from hosts.core.reverse_ev import ReverseEvs
     from hosts.wire.parse import Packet
 
-_CE = int(Ecn.CE)
-_SKIP_ONCE = int(PathFeedback.SKIP_ONCE)
-_NONE = int(PathFeedback.NONE)
+_CE: Final = int(Ecn.CE)
+_SKIP_ONCE: Final = int(PathFeedback.SKIP_ONCE)
+_NONE: Final = int(PathFeedback.NONE)
 
 
 class Responder:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core import constants as c
 from hosts.core.ev.evset import PLANE_LEAD_PACKETS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hosts.core.link import Link
     from hosts.core.qpcc import Destination
 
-_ECT = int(Ecn.ECT0)
+_ECT: Final = int(Ecn.ECT0)
 
 
 class Sender:

@@ -7,21 +7,21 @@ double when they must: most QPs never use the window that their peer allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from hosts.core.ev.evset import EvEntry
     from hosts.core.messages import SendMessage
 
 # Bits of `flag`. 0: never sent, or acknowledged.
-OUT = 1  # a copy is in the network
-LOST = 2  # given up (loss, time-out, NACK); waits to be sent again
-RETX = 4  # the newest copy is a retransmission: no second fast retransmit
-SUSPECT = 8  # missing for longer than a round trip takes; its EV is suspect
-ORDER = 16  # a later packet on the same EV and DSCP was SACKed
-TIMED = 32  # its timer is in the heap (`rto`), not implied by its place in the window
+OUT: Final = 1  # a copy is in the network
+LOST: Final = 2  # given up (loss, time-out, NACK); waits to be sent again
+RETX: Final = 4  # the newest copy is a retransmission: no second fast retransmit
+SUSPECT: Final = 8  # missing for longer than a round trip takes; its EV is suspect
+ORDER: Final = 16  # a later packet on the same EV and DSCP was SACKed
+TIMED: Final = 32  # its timer is in the heap (`rto`), not implied by its place in the window
 
-RING_MIN = 256
+RING_MIN: Final = 256
 
 
 class SendWindow:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Final
 
-NEVER = 1 << 62
+NEVER: Final = 1 << 62
 
 
 class Timers:

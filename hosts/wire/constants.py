@@ -4,60 +4,61 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 # Ports, section 1. 4971 is what the specification text prints; parsers accept both.
-UDP_PORT = 4791
-UDP_PORT_AS_PRINTED = 4971
-UDP_PORTS = frozenset((UDP_PORT, UDP_PORT_AS_PRINTED))
+UDP_PORT: Final = 4791
+UDP_PORT_AS_PRINTED: Final = 4971
+UDP_PORTS: Final = frozenset((UDP_PORT, UDP_PORT_AS_PRINTED))
 
-ETHERTYPE_IPV4 = 0x0800
-ETHERTYPE_IPV6 = 0x86DD
-ETHERTYPE_VLAN = 0x8100
-ETHERTYPES_VLAN = frozenset((ETHERTYPE_VLAN, 0x88A8))  # 802.1Q, and the outer tag of 802.1ad
-NEXT_HEADER_UDP = 17
-NEXT_HEADER_IPV6 = 41
-NEXT_HEADER_ROUTING = 43
-ROUTING_TYPE_SRH = 4
+ETHERTYPE_IPV4: Final = 0x0800
+ETHERTYPE_IPV6: Final = 0x86DD
+ETHERTYPE_VLAN: Final = 0x8100
+ETHERTYPES_VLAN: Final = frozenset((ETHERTYPE_VLAN, 0x88A8))  # 802.1Q, and the outer tag of 802.1ad
+NEXT_HEADER_UDP: Final = 17
+NEXT_HEADER_IPV6: Final = 41
+NEXT_HEADER_ROUTING: Final = 43
+ROUTING_TYPE_SRH: Final = 4
 
-P_KEY = 0xFFFF  # section 9 #21
-QPN_ENDPOINT = 0x000002  # dqp of endpoint operations
-QPN_FIRST = 0x000010  # our first ordinary QPN; 0, 1, 2 are reserved
-QPN_NOBODY = 0x000003  # self-test packets: valid on the wire, no such QP anywhere
+P_KEY: Final = 0xFFFF  # section 9 #21
+QPN_ENDPOINT: Final = 0x000002  # dqp of endpoint operations
+QPN_FIRST: Final = 0x000010  # our first ordinary QPN; 0, 1, 2 are reserved
+QPN_NOBODY: Final = 0x000003  # self-test packets: valid on the wire, no such QP anywhere
 
-PSN_BITS = 24
-PSN_MASK = (1 << PSN_BITS) - 1
+PSN_BITS: Final = 24
+PSN_MASK: Final = (1 << PSN_BITS) - 1
 
-ETHERNET_BYTES = 14
-IPV6_BYTES = 40
-IPV4_BYTES = 20
-UDP_BYTES = 8
-BTH_BYTES = 12
-METH_BYTES = 4
-TSETH_BYTES = 4
-RETH_BYTES = 16
-IMMDT_BYTES = 4
-AETH_BYTES = 4
-SETH_BYTES = 28
-CC_STATE_BYTES = 8
-NETH_BYTES = 20
-PETH_BYTES = 16
-ERTH_BYTES = 16
-EETH_BYTES = 36
-ICRC_BYTES = 4
-NOMINAL_OVERHEAD = 40  # nominal_pktsize = UDP length + 40 (section 5.1)
+ETHERNET_BYTES: Final = 14
+IPV6_BYTES: Final = 40
+IPV4_BYTES: Final = 20
+UDP_BYTES: Final = 8
+BTH_BYTES: Final = 12
+METH_BYTES: Final = 4
+TSETH_BYTES: Final = 4
+RETH_BYTES: Final = 16
+IMMDT_BYTES: Final = 4
+AETH_BYTES: Final = 4
+SETH_BYTES: Final = 28
+CC_STATE_BYTES: Final = 8
+NETH_BYTES: Final = 20
+PETH_BYTES: Final = 16
+ERTH_BYTES: Final = 16
+EETH_BYTES: Final = 36
+ICRC_BYTES: Final = 4
+NOMINAL_OVERHEAD: Final = 40  # nominal_pktsize = UDP length + 40 (section 5.1)
 
-PDCID_MASK = 0xFFFF  # section 9 #19: low QPN bits in spdcid and dpdcid; ignored on receipt
-PORT_MASK_FIRST_PORT = 1  # #28: bit 0 of a port mask is port 1
+PDCID_MASK: Final = 0xFFFF  # section 9 #19: low QPN bits in spdcid and dpdcid; ignored on receipt
+PORT_MASK_FIRST_PORT: Final = 1  # #28: bit 0 of a port mask is port 1
 
-TICK_NS = 128  # TSETH.tsr = 0
-TSR_SENT = 0  # #25: 1 is local to who sends it, and echoed as it came
-TIMESTAMP_BITS = 16
-TSETH_FTYPE = 1
-NETH_CC_TYPE = 2  # section 9 #20
-RCVD_BYTES_UNIT = 256  # CC_STATE.rcvd_bytes
-MPR_UNIT = 128  # SETH.mpr, PSNs
+TICK_NS: Final = 128  # TSETH.tsr = 0
+TSR_SENT: Final = 0  # #25: 1 is local to who sends it, and echoed as it came
+TIMESTAMP_BITS: Final = 16
+TSETH_FTYPE: Final = 1
+NETH_CC_TYPE: Final = 2  # section 9 #20
+RCVD_BYTES_UNIT: Final = 256  # CC_STATE.rcvd_bytes
+MPR_UNIT: Final = 128  # SETH.mpr, PSNs
 
-OPCODE_MRC = 0b110  # top three bits of BTH.opcode
+OPCODE_MRC: Final = 0b110  # top three bits of BTH.opcode
 
 
 class Opcode(IntEnum):
@@ -77,8 +78,8 @@ class Opcode(IntEnum):
     PROBE = 0xDE
 
 
-DATA_OPCODES = frozenset(range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1))
-IMM_OPCODES = frozenset((Opcode.WRITE_LAST_IMM, Opcode.WRITE_ONLY_IMM))
+DATA_OPCODES: Final = frozenset(range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1))
+IMM_OPCODES: Final = frozenset((Opcode.WRITE_LAST_IMM, Opcode.WRITE_ONLY_IMM))
 
 
 class NackReason(IntEnum):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from hosts.wire.constants import (
     ETHERNET_BYTES,
@@ -31,12 +31,12 @@ from hosts.wire.constants import (
 )
 from hosts.wire.template import FlowTemplate, ip_bytes
 
-_SRH = struct.Struct("!BBBBBBH")
-SRH_BYTES = 8
-ADDRESS_BYTES = 16
-SEGMENTS_MAX = 4
+_SRH: Final = struct.Struct("!BBBBBBH")
+SRH_BYTES: Final = 8
+ADDRESS_BYTES: Final = 16
+SEGMENTS_MAX: Final = 4
 """More than the reference's one; a bound on what a configuration may ask for."""
-KEPT_PATHS = 4096
+KEPT_PATHS: Final = 4096
 """Packed outer headers kept per template, by EV."""
 
 

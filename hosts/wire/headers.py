@@ -10,20 +10,20 @@ struct item; narrower bit fields are masked to their width.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 
-_BTH = struct.Struct("!BBHII")
-_METH = struct.Struct("!HH")
-_RETH = struct.Struct("!QII")
-_WORD = struct.Struct("!I")
-_SETH = struct.Struct("!HHIHHIHhQ")
-_CC_STATE = struct.Struct("!HHI")
-_NETH = struct.Struct("!HBBIHHIHH")
-_PETH = struct.Struct("!HBBHHHHHH")
-_ERTH = struct.Struct("!HBBIIHH")
-_EETH = struct.Struct("!H26sH6s")
+_BTH: Final = struct.Struct("!BBHII")
+_METH: Final = struct.Struct("!HH")
+_RETH: Final = struct.Struct("!QII")
+_WORD: Final = struct.Struct("!I")
+_SETH: Final = struct.Struct("!HHIHHIHhQ")
+_CC_STATE: Final = struct.Struct("!HHI")
+_NETH: Final = struct.Struct("!HBBIHHIHH")
+_PETH: Final = struct.Struct("!HBBHHHHHH")
+_ERTH: Final = struct.Struct("!HBBIIHH")
+_EETH: Final = struct.Struct("!H26sH6s")
 
 
 class Bth(NamedTuple):

@@ -7,12 +7,13 @@ Only the innermost IP packet is covered: pass the buffer from its first byte.
 
 from __future__ import annotations
 
+from typing import Final
 from zlib import crc32
 
 from hosts.wire.headers import Buffer
 
-_ONES8 = b"\xff" * 8
-_V6_START = _ONES8 + b"\x6f\xff\xff\xff"  # version, then traffic class and flow label masked
+_ONES8: Final = b"\xff" * 8
+_V6_START: Final = _ONES8 + b"\x6f\xff\xff\xff"  # version, then traffic class and flow label masked
 
 
 def icrc_ipv6(packet: Buffer, ip: int, udp: int, end: int) -> int:
@@ -29,7 +30,7 @@ def icrc_ipv6(packet: Buffer, ip: int, udp: int, end: int) -> int:
     return crc32(view[udp + 13 : end], crc32(head, start))
 
 
-STARTS_MAX = 4096
+STARTS_MAX: Final = 4096
 _starts: dict[bytes, int] = {}
 """CRC of masked IPv6 headers, by (lengths, addresses). Emptied when strangers have filled it."""
 

@@ -8,6 +8,7 @@ trimmed packet legitimately has no iCRC, a stale length and maybe no RETH.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from hosts.wire.constants import (
     ETHERTYPE_IPV4,
@@ -24,19 +25,26 @@ from hosts.wire.entropy import join_ev
 from hosts.wire.headers import Aeth, Buffer, CcState, Eeth, Erth, Neth, Peth, Seth
 from hosts.wire.icrc import icrc_ip
 
-_V6_FROM_TYPE = struct.Struct("!HIHBB16s16sHHHHBBHII")  # ethertype ... BTH, from byte 12
-_UDP_BTH = struct.Struct("!HHHHBBHII")
-_V6 = struct.Struct("!IHBB16s16s")
-_V4 = struct.Struct("!BBHHHBBH4s4s")
-_DATA = struct.Struct("!HHHHQII")  # METH, TSETH, RETH
-_METH = struct.Struct("!HH")
-_RETH = struct.Struct("!QII")
-_WORD = struct.Struct("!I")
-_EMPTY = memoryview(b"")
+_V6_FROM_TYPE: Final = struct.Struct("!HIHBB16s16sHHHHBBHII")  # ethertype ... BTH, from byte 12
+_UDP_BTH: Final = struct.Struct("!HHHHBBHII")
+_V6: Final = struct.Struct("!IHBB16s16s")
+_V4: Final = struct.Struct("!BBHHHBBH4s4s")
+_DATA: Final = struct.Struct("!HHHHQII")  # METH, TSETH, RETH
+_METH: Final = struct.Struct("!HH")
+_RETH: Final = struct.Struct("!QII")
+_WORD: Final = struct.Struct("!I")
+_EMPTY: Final = memoryview(b"")
 
 # What follows BTH, by opcode.
-_DATA_KIND, _IMM_KIND, _ACK, _REQUEST, _RESPONSE, _SACK, _NACK, _PROBE = range(1, 9)
-_KIND = [0] * 256
+_DATA_KIND: Final = 1
+_IMM_KIND: Final = 2
+_ACK: Final = 3
+_REQUEST: Final = 4
+_RESPONSE: Final = 5
+_SACK: Final = 6
+_NACK: Final = 7
+_PROBE: Final = 8
+_KIND: Final = [0] * 256
 for _op in (Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE, Opcode.WRITE_LAST, Opcode.WRITE_ONLY):
     _KIND[_op] = _DATA_KIND
 _KIND[Opcode.WRITE_LAST_IMM] = _KIND[Opcode.WRITE_ONLY_IMM] = _IMM_KIND
@@ -46,7 +54,7 @@ _KIND[Opcode.ENDPOINT_RESPONSE] = _RESPONSE
 _KIND[Opcode.SACK] = _SACK
 _KIND[Opcode.NACK] = _NACK
 _KIND[Opcode.PROBE] = _PROBE
-_EXT_BYTES = {_ACK: 4, _REQUEST: 16, _RESPONSE: 36, _SACK: 36, _NACK: 20, _PROBE: 16}
+_EXT_BYTES: Final = {_ACK: 4, _REQUEST: 16, _RESPONSE: 36, _SACK: 36, _NACK: 20, _PROBE: 16}
 
 
 class Packet:

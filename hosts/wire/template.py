@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from ipaddress import ip_address
+from typing import Final
 from zlib import crc32
 
 from hosts.wire.constants import (
@@ -30,19 +31,19 @@ from hosts.wire.headers import Aeth, Buffer, Eeth, Erth, Neth, Peth
 from hosts.wire.icrc import MaskDelta
 
 # Ethernet + label word + payload length + (next header, hop limit, addresses) + UDP + BTH
-_V6 = struct.Struct("!14sIH34sHHHHIII")
-_V6_DATA = struct.Struct("!14sIH34sHHHHIIIHHHHQII")
-_V6_SACK = struct.Struct("!14sIH34sHHHHIIIHHIHHIHhQHHI")
-_TAIL = struct.Struct("!HHHHIII")  # UDP + BTH
-_DATA_EXT = struct.Struct("!HHHHQII")
-_DATA_EXT_NO_TSETH = struct.Struct("!HHQII")
-_SACK_EXT = struct.Struct("!HHIHHIHhQHHI")
-_V6_START = b"\xff" * 8 + b"\x6f\xff\xff\xff"
-_PADS = (b"", b"\0\0\0", b"\0\0", b"\0")  # by payload length modulo 4
+_V6: Final = struct.Struct("!14sIH34sHHHHIII")
+_V6_DATA: Final = struct.Struct("!14sIH34sHHHHIIIHHHHQII")
+_V6_SACK: Final = struct.Struct("!14sIH34sHHHHIIIHHIHHIHhQHHI")
+_TAIL: Final = struct.Struct("!HHHHIII")  # UDP + BTH
+_DATA_EXT: Final = struct.Struct("!HHHHQII")
+_DATA_EXT_NO_TSETH: Final = struct.Struct("!HHQII")
+_SACK_EXT: Final = struct.Struct("!HHIHHIHhQHHI")
+_V6_START: Final = b"\xff" * 8 + b"\x6f\xff\xff\xff"
+_PADS: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by payload length modulo 4
 
-_BARE = UDP_BYTES + BTH_BYTES + ICRC_BYTES
-_DATA = _BARE + _DATA_EXT.size
-_SACK = _BARE + _SACK_EXT.size
+_BARE: Final = UDP_BYTES + BTH_BYTES + ICRC_BYTES
+_DATA: Final = _BARE + _DATA_EXT.size
+_SACK: Final = _BARE + _SACK_EXT.size
 
 
 def mac_bytes(mac: str | bytes) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from mypy_extensions import mypyc_attr
+
 from hosts.wire.constants import RCVD_BYTES_UNIT
 
 
@@ -27,6 +29,7 @@ class PathFigures:
         return self.rate_bps * base_rtt_ns // 8_000_000_000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class CongestionControl(ABC):
     """Window and bytes in flight. The requestor reads `cwnd`, `inflight`, `mtu` directly:
     a packet may leave while inflight + mtu <= cwnd (section 9 #30).

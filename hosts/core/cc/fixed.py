@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mypy_extensions import mypyc_attr
+
 from hosts.core.cc.base import CongestionControl, PathFigures
 
 
@@ -15,6 +17,7 @@ class FixedProfile:
     bdps: float = 1.5
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FixedWindow(CongestionControl):
     """cwnd never changes."""
 

@@ -6,12 +6,13 @@ Bytes and nanoseconds throughout. `inc` is in bytes squared: it is divided by cw
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from hosts.core.cc.base import CongestionControl, PathFigures
 
-REFERENCE_BDP_BYTES = 150_000  # 100 Gb/s x 12 us
-REFERENCE_RTT_NS = 12_000
-PENALTY_SHIFT = 7
+REFERENCE_BDP_BYTES: Final = 150_000  # 100 Gb/s x 12 us
+REFERENCE_RTT_NS: Final = 12_000
+PENALTY_SHIFT: Final = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core.ev.selector import SELECTORS
 from hosts.core.ev.state import EvInput, EvTable
@@ -17,10 +17,13 @@ from hosts.core.events import EvState, EvStateChange
 if TYPE_CHECKING:
     from random import Random
 
-_GOOD, _SKIP, _BAD, _DENIED = EvState.GOOD, EvState.SKIP, EvState.ASSUMED_BAD, EvState.DENIED
-PLANE_LEAD_PACKETS = 8
+_GOOD: Final = EvState.GOOD
+_SKIP: Final = EvState.SKIP
+_BAD: Final = EvState.ASSUMED_BAD
+_DENIED: Final = EvState.DENIED
+PLANE_LEAD_PACKETS: Final = 8
 """How many packets one plane may be ahead of the slowest usable one: equal load (section 3.3)."""
-NO_SEQ = -(1 << 62)
+NO_SEQ: Final = -(1 << 62)
 
 
 class EvEntry:

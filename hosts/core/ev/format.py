@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from hosts.core.errors import ConfigError
 
@@ -18,7 +19,7 @@ class EvKind(Enum):
     USID_SRH = "srv6-srh"  # 256 bits: outer destination, then one SRH segment
 
 
-VALUE_BITS = {
+VALUE_BITS: Final = {
     EvKind.ECMP: 16,
     EvKind.STRUCTURED: 32,
     EvKind.USID: 128,

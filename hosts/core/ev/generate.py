@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hosts.core.errors import ConfigError
 
-MASK_BITS_MAX = 20
+MASK_BITS_MAX: Final = 20
 """Mask bits over all fields: a million EVs is more than anyone asks for."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hosts.core.config import EvConfig
 from hosts.core.errors import ConfigError
@@ -24,7 +24,7 @@ from hosts.wire.entropy import join_ev
 if TYPE_CHECKING:
     from random import Random
 
-SPORT_LOWEST = 0xC000  # drawn source ports stay in the dynamic range
+SPORT_LOWEST: Final = 0xC000  # drawn source ports stay in the dynamic range
 Chosen = Mapping[int, tuple[Sequence[int], Sequence[int]]]
 """(active, backup) values by port."""
 

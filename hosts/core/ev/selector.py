@@ -13,7 +13,9 @@ oblivious  any active EV at random, whatever is known of it: packet spraying wit
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
 
 from hosts.core.ev.state import EvInput
 from hosts.core.events import EvState
@@ -21,9 +23,10 @@ from hosts.core.events import EvState
 if TYPE_CHECKING:
     from hosts.core.ev.evset import EvEntry, EvSet
 
-_GOOD = EvState.GOOD
+_GOOD: Final = EvState.GOOD
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PathSelector(ABC):
     """See the module. `evs.planes[port]` is the plane; `take` counts a packet on it."""
 

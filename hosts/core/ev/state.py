@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hosts.core.events import EvState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GOOD, SKIP, BAD, DENIED = EvState.GOOD, EvState.SKIP, EvState.ASSUMED_BAD, EvState.DENIED
+GOOD: Final = EvState.GOOD
+SKIP: Final = EvState.SKIP
+BAD: Final = EvState.ASSUMED_BAD
+DENIED: Final = EvState.DENIED
 
 
 class EvInput(Enum):
