@@ -10,7 +10,7 @@ import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hosts.agent.control import Json, Later
 from hosts.agent.settings import parse
@@ -30,8 +30,7 @@ class HostSpec:
     samples: bool = True
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(NamedTuple):
     """A request whose reply comes later, see `Shard.answers`."""
 
     ticket: int

@@ -252,8 +252,8 @@ class Endpoint(Controls):
         self._qps[qpn] = qp
         if config.ev.profile is not None:
             self.profiles.ev[config.ev.profile].users.add(qpn)
-            for ev in values.denied & evs.by_ev.keys():
-                evs.feed(evs.by_ev[ev], EvInput.DENY, 0)
+            for entry in [evs.by_ev[ev] for ev in evs.by_ev if ev in values.denied]:
+                evs.feed(entry, EvInput.DENY, 0)
         return own_info(self.config, config, qpn, psn, values.kind)
 
     def connect_qp(self, qpn: int, peer: PeerInfo, now: int) -> None:

@@ -18,7 +18,8 @@ from hosts import compiled
 def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment without a build."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    kept = [f for f in sys.meta_path if not isinstance(f, compiled.CompiledFinder)]
+    monkeypatch.setattr(sys, "meta_path", kept)
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     return tmp_path
 
@@ -115,18 +116,33 @@ def run(*command: str, asked: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["ecmp", "structured", "srv6"])
-def test_the_outcome_is_the_same_byte_for_byte(mode: str, tmp_path: Path) -> None:
-    """A fault, trims, probes and recovery. Without a build it is made: a minute."""
+@pytest.fixture(scope="module")
+def build() -> None:
+    """A build of the sources; without the set-up's it is made: a minute."""
     try:
         compiler.build()
     except compiler.CompileError as error:
         pytest.skip(str(error))
     assert run("-c", PROBE, asked="1") == "False\n"
     assert run("-c", PROBE, asked="0") == "True\n"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("mode", ["ecmp", "structured", "srv6"])
+def test_the_outcome_is_the_same_byte_for_byte(mode: str, tmp_path: Path) -> None:
+    """A fault, trims, probes and recovery."""
     for asked in ("0", "1"):
         run(*DRILL, "--mode", mode, "--out", str(tmp_path / asked), asked=asked)
     events = [(tmp_path / asked / "events.jsonl").read_bytes() for asked in ("0", "1")]
     assert events[0] == events[1]
     assert len(events[0]) > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("tests", ["core", "wire", "virtualtime"])
+def test_what_holds_for_the_sources_holds_for_the_compiled(tests: str) -> None:
+    """Compiled code checks types at run time: what a type only claims to be shows here."""
+    said = run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{tests}", asked="1")
+    assert " passed" in said

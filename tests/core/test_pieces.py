@@ -231,6 +231,7 @@ def nic(ports: int = 2, **settings: int) -> Nic:
     return Nic(configs[:ports], 0, **settings)
 
 
+@pytest.mark.sources
 def test_a_port_is_busy_for_size_times_8_over_rate():
     n, source = nic(), Endless()
     assert [p for p, _ in n.transmit(0, source)] == [1, 2]
@@ -239,6 +240,7 @@ def test_a_port_is_busy_for_size_times_8_over_rate():
     assert len(n.transmit(100_000, source)) == 2
 
 
+@pytest.mark.sources
 def test_late_service_is_made_up_for_within_the_allowance():
     n, source = nic(catch_up_ns=250_000), Endless()
     sent = len(n.transmit(0, source))
@@ -247,6 +249,7 @@ def test_late_service_is_made_up_for_within_the_allowance():
     assert n.ports[1].free_at == 1_050_000
 
 
+@pytest.mark.sources
 def test_no_credit_for_a_port_that_had_nothing_to_send():
     n, source = nic(catch_up_ns=250_000), Endless()
     n.transmit(0, source)
@@ -254,6 +257,7 @@ def test_no_credit_for_a_port_that_had_nothing_to_send():
     assert len(n.transmit(1_000_000, source)) == 2
 
 
+@pytest.mark.sources
 def test_control_goes_first_and_takes_its_time():
     n, source = nic(ports=1), Endless()
     n.control(1, bytes(125))
@@ -262,6 +266,7 @@ def test_control_goes_first_and_takes_its_time():
     assert [len(f) for _, f in n.transmit(10_000, source)] == [1250]
 
 
+@pytest.mark.sources
 def test_frames_are_handed_out_ahead_in_a_short_ring():
     n, source = nic(ports=1, ahead_ns=300_000), Endless()
     assert len(n.transmit(0, source)) == 4
@@ -269,6 +274,7 @@ def test_frames_are_handed_out_ahead_in_a_short_ring():
     assert source.sent_at[-1] == (1, 300_000)  # the time it really leaves
 
 
+@pytest.mark.sources
 def test_a_port_that_is_down_sends_nothing():
     n, source = nic(), Endless()
     n.control(1, bytes(100))

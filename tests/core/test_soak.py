@@ -77,6 +77,7 @@ def _break(monkeypatch, what):
         monkeypatch.setattr(Requestor, "next_deadline", lambda self: None)
 
 
+@pytest.mark.sources
 @pytest.mark.parametrize(
     "what",
     [
@@ -97,6 +98,7 @@ def test_it_finds_mistakes(monkeypatch, what):
     assert again.problem == trace.problem
 
 
+@pytest.mark.sources
 def test_shortening_keeps_the_problem(monkeypatch):
     _break(monkeypatch, "takes messages out of order")
     trace = next(t for n in range(20) if (t := soak_round(2, n, 60)[0]).problem)
@@ -105,6 +107,7 @@ def test_shortening_keeps_the_problem(monkeypatch):
     assert len(short.actions) < len(trace.actions)
 
 
+@pytest.mark.sources
 def test_the_command(tmp_path, monkeypatch):
     run = CliRunner()
     held = run.invoke(soak_command, ["--seed", "3", "--rounds", "2", "--steps", "40", "--json"])

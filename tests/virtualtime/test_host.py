@@ -60,6 +60,7 @@ def test_a_port_without_carrier_refuses(host: VirtualHost) -> None:
     assert host.port_up(1)
 
 
+@pytest.mark.sources
 def test_an_endpoint_that_never_rests_is_reported(host: VirtualHost, capsys) -> None:
     host.endpoint.next_deadline = lambda: S  # type: ignore[method-assign]
     host.wake = S
