@@ -1,9 +1,10 @@
 """From evidence to incidents: what fails now, how sure that is, and when it is over.
 
 Two windows look at the same observations: a short one for cuts, which must be named within a
-second, and a long one for a link that loses one packet in a hundred. A fault that is named
-beyond doubt is set apart: what crosses it says nothing about the rest any more, and tells when
-the fault is over.
+second, and a long one for a link that loses one packet in a hundred. The name of a fault follows
+what is known: the first losses on one link of a switch that went dark accuse the link, those on
+the next one the switch. A name that has stood for a short window is beyond doubt, and the fault
+is set apart: what crosses it says nothing about the rest any more, and tells when it is over.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ class Incident:
     """Share lost of what crosses it."""
     opened: int
     """ns"""
+    named: int = 0
+    """Since when it has had these suspects. ns"""
     closed: int | None = None
     pinned: bool = False
-    """Named beyond doubt."""
+    """Named beyond doubt, and set apart."""
     _seen: list[float] = field(default_factory=lambda: [0.0, 0.0], repr=False)
     """Sent and lost across it since it was pinned, up to the last loss."""
     _clean: float = field(default=0.0, repr=False)
@@ -186,18 +189,32 @@ class FaultWatch:
         if doubtful is None:
             self._count += 1
             loss = verdict.best[0].loss
-            doubtful = Incident(self._count, names, confidence, loss, now)
+            doubtful = Incident(self._count, names, confidence, loss, now, now)
             self._open.append(doubtful)
             events.append(IncidentEvent("opened", doubtful, now))
         else:
             changed = doubtful.suspects != names
+            if changed and self._is_another(doubtful.suspects, names):
+                self._pin(doubtful, now)  # what is left of the evidence will name the new one
+                return events
             doubtful.suspects, doubtful.confidence = names, confidence
             doubtful.loss = verdict.best[0].loss
             if changed:
+                doubtful.named = now
                 events.append(IncidentEvent("changed", doubtful, now))
-        if len(names) == 1:
+        if len(names) == 1 and now - doubtful.named >= self._times.fast:
             self._pin(doubtful, now)
         return events
+
+    def _is_another(self, before: tuple[str, ...], names: tuple[str, ...]) -> bool:
+        """Whether a fault that had one name, and these, are two: in other planes. Within a plane
+        new evidence may show that the fault is something else than was thought at first."""
+        planes = {self._plane(name) for name in names}
+        return len(before) == 1 and self._plane(before[0]) not in planes
+
+    def _plane(self, name: str) -> int:
+        link = self._plan.links.get(name)
+        return self._plan.switch(link.b.node if link is not None else name).plane
 
     def _verdict(self, now: int) -> Verdict | None:
         """Of the window that is surer, when either finds a fault."""

@@ -84,10 +84,10 @@ def test_a_cut_is_named_within_a_second_and_closed(broken: str) -> None:
     fabric.run(SECOND)
     (incident,) = fabric.watch.incidents
     assert incident.suspects == (broken,)
-    assert incident.pinned
     assert incident.confidence > 0.9
     fabric.run(SECOND)
     assert fabric.watch.incidents == (incident,)
+    assert incident.pinned
     fabric.broken = {}
     events = fabric.run(2 * SECOND)
     assert [e.kind for e in events] == ["closed"]
@@ -124,6 +124,53 @@ def test_two_faults_one_after_the_other() -> None:
     fabric.broken["h3:p1t0-1"] = 1.0
     fabric.run(2 * SECOND)
     assert [i.suspects for i in fabric.watch.incidents] == [("p0t1-0",), ("h3:p1t0-1",)]
+
+
+LINKS = {n: [link for link in PLAN.links if n in link.split(":")] for n in PLAN.switches}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("switch", PLAN.switches)
+def test_a_switch_whose_links_are_missed_one_after_the_other(switch: str, seed: int) -> None:
+    """Hosts notice at different times: what looks like a cut link at first is the dark switch."""
+    for first in LINKS[switch]:
+        fabric = Fabric(seed)
+        fabric.run(SECOND)
+        fabric.broken = {first: 1.0}
+        events = fabric.run(2 * STEP)
+        fabric.broken = {switch: 1.0}
+        events += fabric.run(SECOND - 2 * STEP)
+        (incident,) = fabric.watch.incidents
+        assert incident.suspects == (switch,)
+        assert {e.incident.number for e in events} == {1}
+        fabric.run(SECOND)
+        assert incident.pinned
+        fabric.broken = {}
+        assert [e.kind for e in fabric.run(2 * SECOND)] == ["closed"]
+
+
+@pytest.mark.parametrize("wait", [2 * SECOND, 60 * SECOND])
+@pytest.mark.parametrize("switch", [n for n, s in PLAN.switches.items() if s.tier == 0])
+def test_two_links_of_a_switch_one_after_the_other_are_two_faults(switch: str, wait: int) -> None:
+    one, other = LINKS[switch][0], LINKS[switch][-1]
+    fabric = Fabric(6)
+    fabric.run(SECOND)
+    fabric.broken = {one: 1.0}
+    fabric.run(wait)
+    fabric.broken[other] = 1.0
+    fabric.run(2 * SECOND)
+    assert [i.suspects for i in fabric.watch.incidents] == [(one,), (other,)]
+
+
+@pytest.mark.parametrize("gap", [STEP, 6 * STEP, 15 * STEP])
+def test_faults_in_two_planes_at_once_get_both_their_names(gap: int) -> None:
+    fabric = Fabric(8)
+    fabric.run(SECOND)
+    fabric.broken = {"p0t0-1:p0t1-0": 1.0}
+    fabric.run(gap)
+    fabric.broken["p1t1-1"] = 1.0
+    fabric.run(3 * SECOND)
+    assert {i.suspects for i in fabric.watch.incidents} == {("p0t0-1:p0t1-0",), ("p1t1-1",)}
 
 
 def test_a_dark_port_is_the_link_unless_the_neighbours_are_dark_too() -> None:
