@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -23,15 +24,20 @@ ENDED_SECONDS = 1.0
 """How long an agent whose socket broke may take to be seen as ended."""
 
 
+def how_ended(status: int) -> str:
+    """`ended by SIGKILL`, `ended with status 1`."""
+    if status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
 def describe_end(name: str, process: subprocess.Popen[str]) -> str | None:
     """`the agent of h0 ended by SIGKILL`, or None when it still runs."""
     try:
         status = process.wait(ENDED_SECONDS)
     except subprocess.TimeoutExpired:
         return None
-    if status < 0:
-        return f"the agent of {name} ended by {signal.Signals(-status).name}"
-    return f"the agent of {name} ended with status {status}"
+    return f"the agent of {name} {how_ended(status)}"
 
 
 class HostAgents:
@@ -47,10 +53,14 @@ class HostAgents:
         rx_delay_ns: int = 0,
         transport: Callable[[str], Transport] | None = None,
         visible: bool = False,
+        on_exit: Callable[[str], None] = lambda _what: None,
     ) -> None:
         """`pids`: a process in each host's namespaces, by host name. `rx_delay_ns`: how long
         hosts hold what arrives, in place of a propagation delay that the switches lack.
-        `transport`: a drill's choices by host. `visible`: captures see what hosts send."""
+        `transport`: a drill's choices by host. `visible`: captures see what hosts send.
+        `on_exit`: told, from another thread, which agent ended by itself, and how."""
+        self._on_exit = on_exit
+        self._stopping = False
         self._rx_delay_ns = rx_delay_ns
         self._transport = transport
         self._visible = visible
@@ -94,6 +104,16 @@ class HostAgents:
                 )
             except AgentError as error:
                 raise UserError(str(error)) from None
+            watch = threading.Thread(target=self._watch, args=(name, process), daemon=True)
+            watch.start()
+
+    def _watch(self, name: str, process: subprocess.Popen[str]) -> None:
+        status = process.wait()
+        if self._stopping:
+            return
+        said = process.stderr.read().strip().splitlines() if process.stderr is not None else []
+        last = f": {said[-1]}" if said else ""
+        self._on_exit(f"the agent of {name} {how_ended(status)}{last}")
 
     def _spawn(self, host: HostPlan, config: Path) -> subprocess.Popen[str]:
         # One process per namespace, entered before anything is imported.
@@ -115,6 +135,7 @@ class HostAgents:
 
     def stop(self) -> None:
         """End all agents, so that their event files are whole. Idempotent."""
+        self._stopping = True
         for client in self.clients.values():
             client.close()
         self.clients.clear()

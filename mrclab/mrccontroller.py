@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hosts.agent.client import AgentClient
 from mrclab import ROOT
 from mrclab.errors import UserError
+from mrclab.hostagents import how_ended
 from topologies.plan import Plan
 
 SOCKET = "mrc.sock"
@@ -23,9 +25,17 @@ class MrcControllerProcess:
     """Started in the lab's own namespaces; ends with the lab."""
 
     def __init__(
-        self, plan: Plan, agents: Mapping[str, str], socket_dir: Path, run_dir: Path
+        self,
+        plan: Plan,
+        agents: Mapping[str, str],
+        socket_dir: Path,
+        run_dir: Path,
+        on_exit: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        """`agents`: control socket by host. Raises UserError when it does not start."""
+        """`agents`: control socket by host. `on_exit`: told, from another thread, when it ended
+        by itself, and how. Raises UserError when it does not start."""
+        self._on_exit = on_exit
+        self._stopping = False
         self.socket = socket_dir / SOCKET
         self.events = run_dir / "agents" / EVENTS
         config = run_dir / "agents" / "mrc.json"
@@ -55,6 +65,12 @@ class MrcControllerProcess:
             said = self._log.read().decode(errors="replace").strip().splitlines()
             self.stop()
             raise UserError(f"the MRC controller did not start: {said[-1] if said else '?'}")
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        status = self._process.wait()
+        if not self._stopping:
+            self._on_exit(f"the MRC controller {how_ended(status)} (log: {self._log.name})")
 
     def set_probing(self, on: bool) -> None:
         """Let the loop probes run or not. Raises AgentError when the controller is gone."""
@@ -63,6 +79,7 @@ class MrcControllerProcess:
 
     def stop(self) -> None:
         """End it, so that its events file is whole. Idempotent."""
+        self._stopping = True
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)

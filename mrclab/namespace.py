@@ -180,6 +180,13 @@ def _become_init(parent: int, run_id: str, argv: Sequence[str]) -> NoReturn:
     os.execve(argv[0], list(argv), environment)
 
 
+def cover(target: Path, source: Path) -> None:
+    """In this lab's mount namespace, show `source` where `target` is. What cannot be covered (a
+    file system that forbids it) stays as it is."""
+    with contextlib.suppress(OSError):
+        _mount(str(source), str(target), None, MS_BIND)
+
+
 def _catches(pid: int, number: int) -> bool:
     """True when process `pid` has a handler for signal `number`."""
     with contextlib.suppress(OSError):
@@ -289,7 +296,10 @@ def running_labs() -> list[RunningLab]:
 
 
 def pick_lab(run_id: str | None) -> RunningLab:
-    """The running lab meant by `run_id` (or the only one). Raises UserError."""
+    """The running lab meant by `run_id`; without, the only one, or the only one of `./lab up`.
+
+    Raises UserError.
+    """
     labs = running_labs()
     if run_id is not None:
         matching = [lab for lab in labs if lab.run_id.startswith(run_id)]
@@ -300,6 +310,9 @@ def pick_lab(run_id: str | None) -> RunningLab:
     if not labs:
         raise UserError("no lab is running that you may enter: start one with sudo ./lab up")
     if len(labs) > 1:
+        ups = [lab for lab in labs if lab.state().get("command") == "up"]
+        if len(ups) == 1:  # drills that run beside it are nobody's to enter
+            return ups[0]
         names = ", ".join(lab.run_id for lab in labs)
         raise UserError(f"{len(labs)} labs are running ({names}): choose one with --lab ID")
     return labs[0]

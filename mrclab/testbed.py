@@ -11,6 +11,7 @@ import json
 import os
 import random
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +28,7 @@ from mrclab import ROOT
 from mrclab.doctor import git_version
 from mrclab.errors import LabVoid, UserError
 from mrclab.hostagents import HostAgents
+from mrclab.hostnames import give_names
 from mrclab.memory import available_memory
 from mrclab.mrccontroller import MrcControllerProcess
 from mrclab.namespace import STATE_DIR
@@ -103,7 +105,10 @@ class Testbed:
         self._mrc_controller: MrcControllerProcess | None = None
         self._command = command
         self._stack = contextlib.ExitStack()
-        self._failure: str | None = None
+        self.lost: list[str] = []
+        """Parts of the lab that ended by themselves, in words."""
+        self._losing = threading.Lock()
+        self._up_and_known = False
 
     # -- what a drill uses (drills/api.py)
 
@@ -155,6 +160,7 @@ class Testbed:
         try:
             with self.steps.step("compile the pipeline"):
                 program, p4info = compiled()
+            give_names(self.plan, STATE_DIR)
             with self.steps.step(f"build {self.plan.spec.name}: {counts}"):
                 self.fabric = self._stack.enter_context(build(self.plan, self._backend()))
             with self.steps.step(f"start the host agents{compiled_note()}"):
@@ -201,6 +207,7 @@ class Testbed:
             rx_delay_ns=delay,
             transport=self._transport,
             visible=self._visible,
+            on_exit=self._lost,
         )
         self._stack.callback(self._agents.stop)
         self._agents.start(self.seed, self._faults)
@@ -221,7 +228,9 @@ class Testbed:
 
     def _start_mrc_controller(self) -> None:
         sockets = {name: client.path for name, client in self._agents.clients.items()}
-        self._mrc_controller = MrcControllerProcess(self.plan, sockets, STATE_DIR, self.run_dir)
+        self._mrc_controller = MrcControllerProcess(
+            self.plan, sockets, STATE_DIR, self.run_dir, on_exit=self._lost
+        )
         self._stack.callback(self._mrc_controller.stop)
 
     def _run_self_test(self) -> None:
@@ -238,18 +247,24 @@ class Testbed:
         report.require()
 
     def _lost(self, why: str) -> None:
-        """A part of the lab is gone; said once, the drill's reads will fail."""
-        if self._failure is None:
-            self._failure = why
+        """A part of the lab is gone, and the rest goes on. Called from any thread."""
+        with self._losing:
+            if why in self.lost:
+                return
+            self.lost.append(why)
             self.steps.say(f"lab: {why}")
+            if self._up_and_known:
+                self._write_state()
 
     def _write_state(self) -> None:
+        self._up_and_known = True
         switches = self.fabric.switches.values()
         state: dict[str, Any] = {
             "run_id": self.run_id,
             "command": self._command,
             "fabric": self.plan.spec.name,
             "run_dir": str(self.run_dir),
+            "lost": self.lost,
             "hosts": {name: {"pid": pid} for name, pid in self.fabric.host_pids.items()},
             "switches": {
                 s.name: {"addr": s.grpc, "device_id": s.device_id, "ctl": s.ctl} for s in switches

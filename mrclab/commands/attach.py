@@ -97,12 +97,17 @@ def ps_command(as_json: bool) -> None:
         print("no lab is running" + ("" if os.geteuid() == 0 else " that this user may see"))
         return
     table = [("LAB", "PID", "WHAT", "FABRIC")]
+    notes: list[str] = []
     for lab, state in rows:
-        what, fabric = state.get("command", "-"), state.get("fabric", "coming up")
+        what, fabric = state.get("command", "starting"), state.get("fabric", "")
+        lost = state.get("lost", ())
         table.append((lab.run_id, str(lab.init_pid), what, fabric))
+        notes += [f"{lab.run_id}: {why}" for why in lost]
     widths = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
     for row in table:
         print("".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip())
+    for note in notes:
+        print(note)
 
 
 @click.command(
@@ -114,9 +119,13 @@ def ps_command(as_json: bool) -> None:
 def exec_command(run_id: str | None, host: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on HOST of the running lab, from any terminal.
 
+    Hosts are known by name there: h2 is its NIC port in plane 0, h2-p1 the one in
+    plane 1, and so on.
+
     \b
     Examples:
-      sudo ./lab exec h0 ping -c 3 fd4d:5243:0:1::1       (h2, in plane 0)
+      sudo ./lab exec h0 ping -c 3 h2
+      sudo ./lab exec h0 ping -c 3 h2-p1
       sudo ./lab exec h0 tcpdump -ni h0-p0 udp port 4791
     """
     lab = pick_lab(run_id)

@@ -25,7 +25,8 @@ def up_command(
     """Bring FABRIC up (default: two-plane) and give a Mininet prompt on it.
 
     From other terminals: ./lab exec HOST CMD..., ./lab shell SWITCH. Leave with
-    "exit"; nothing stays behind. Commands can be piped in.
+    "exit"; nothing stays behind. Commands can be piped in. Exit status: 1 when a
+    switch, an agent or a controller ended by itself meanwhile (it is said then).
 
     \b
     Examples:
@@ -59,4 +60,4 @@ def up_command(
         command="up",
     ) as testbed:
         testbed.prompt()
-    return 0
+        return 1 if testbed.lost else 0

@@ -104,3 +104,41 @@ def test_two_labs_side_by_side(up_lab: UpLab) -> None:
         assert "--lab" in ambiguous.stderr
     finally:
         other.kill()
+
+
+def test_exec_knows_hosts_by_name(up_lab: UpLab) -> None:
+    for name, address in (("h2", "fd4d:5243:0:1::1"), ("h2-p1", "fd4d:5243:1:1::1")):
+        done = run_lab("exec", "h0", "getent", "hosts", name)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[0] == address
+        done = run_lab("exec", "h0", "ping", "-c", "1", "-W", "5", name)
+        assert "1 received" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_ends_by_itself_is_said_while_the_rest_goes_on() -> None:
+    lab = start_up()
+    try:
+        state = lab.state()
+        agent = next(p for p in processes_of(state["run_id"]) if runs(p, "hosts.agent", "h1"))
+        controller = next(p for p in processes_of(state["run_id"]) if runs(p, "controller.mrc"))
+        os.kill(agent, signal.SIGKILL)
+        os.kill(controller, signal.SIGKILL)
+        wait_for("both are known lost", lambda: len(lab.state().get("lost", ())) == 2)
+        listed = run_lab("ps")
+        assert "the agent of h1 ended by SIGKILL" in listed.stdout
+        assert "the MRC controller ended by SIGKILL" in listed.stdout
+        assert run_lab("exec", "h0", "ping", "-c", "1", "-W", "5", "h1").returncode == 0
+        said, _ = lab.process.communicate("exit\n", timeout=60)
+        assert lab.process.returncode == 1
+        assert "lab: the agent of h1 ended by SIGKILL\n" in said
+    finally:
+        lab.kill()
+
+
+def runs(pid: int, *words: str) -> bool:
+    """Whether a process runs one of our modules with these arguments."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return False
+    return all(word in arguments for word in words)
