@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -123,11 +123,10 @@ class VirtualHost:
 
     # -- turns
 
-    def run(self, until: int, arrivals: Sequence[Arrival] = ()) -> None:
+    def run(self, until: int, arrivals: list[Arrival]) -> None:
         """All turns before `until`. `arrivals` are sorted by time."""
-        receive = self.endpoint.receive
-        next_turn = self.endpoint.next_turn
-        loops = self.ops.loops
+        endpoint = self.endpoint
+        loops, by_number = self.ops.loops, self.by_number
         wake = self.wake
         at, count = 0, len(arrivals)
         idle, last = 0, -1
@@ -141,22 +140,23 @@ class VirtualHost:
             self.now = last = t
             while at < count and arrivals[at][0] <= t:
                 _, number, frame = arrivals[at]
-                nic = self.by_number[number]
+                nic = by_number[number]
+                size = len(frame)
                 nic.rx_packets += 1
-                nic.rx_bytes += len(frame)
+                nic.rx_bytes += size
                 try:
                     if not (
-                        len(frame) <= LOOP_FRAME_MAX
+                        size <= LOOP_FRAME_MAX
                         and loops.active
                         and loops.receive(nic.port, frame, t)
                     ):
-                        receive(nic.port, frame, t)
+                        endpoint.receive(nic.port, frame, t)
                 except Exception as error:
                     self.report_error("receive", error)
                 at += 1
             try:
                 if t < wake and not self.ops.raw:
-                    due = next_turn(t)
+                    due = endpoint.next_turn(t)
                     if due > t:  # what arrived has no consequence yet: nothing to do in a turn
                         self._turns += 1
                         wake = due if due < self._next_sample else self._next_sample

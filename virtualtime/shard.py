@@ -17,6 +17,8 @@ from hosts.agent.settings import parse
 from softswitch.engine.net import RECORD, Network
 from virtualtime.host import NEVER, Arrival, VirtualHost
 
+NOTHING: list[Arrival] = []
+
 
 @dataclass(frozen=True)
 class HostSpec:
@@ -121,7 +123,7 @@ class LocalShard:
             if mine is not None:
                 host.run(until, mine)
             elif host.wake < until:
-                host.run(until)
+                host.run(until, NOTHING)
         self._result = self._collect()
 
     def finish_step(self) -> StepResult:

@@ -35,7 +35,7 @@ def test_the_configuration_is_exact(host: VirtualHost) -> None:
 
 def test_an_idle_host_wakes_for_its_samples_only(host: VirtualHost) -> None:
     assert host.wake == S + 50_000
-    host.run(S + 120_000)
+    host.run(S + 120_000, [])
     assert host.wake == S + 150_000
     assert host.outgoing == []
 
@@ -44,7 +44,7 @@ def test_what_is_sent_at_once_goes_out_as_records(host: VirtualHost) -> None:
     reply = host.handle(
         {"op": "send_raw", "dst": "fd00::2", "plane": 0, "evs": [5], "size": 100, "count": 2}, S
     )
-    host.run(S + 1)
+    host.run(S + 1, [])
     found = records(memoryview(b"".join(host.outgoing)))
     assert [(t, nic) for t, nic, _ in found] == [(S, 7)] * 2
     assert isinstance(reply, Later)
@@ -64,7 +64,7 @@ def test_a_port_without_carrier_refuses(host: VirtualHost) -> None:
 def test_an_endpoint_that_never_rests_is_reported(host: VirtualHost, capsys) -> None:
     host.endpoint.next_deadline = lambda: S  # type: ignore[method-assign]
     host.wake = S
-    host.run(S + 10)
+    host.run(S + 10, [])
     assert host.errors == 1
     assert "again and again" in capsys.readouterr().err
     assert S < host.wake < NEVER
