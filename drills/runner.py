@@ -289,7 +289,10 @@ def _record(run: _Run) -> None:
         # An agent or a switch that is gone: the run has no meaning, and says why.
         run.record("void", why=f"the lab failed: {' '.join(str(error).split())}")
     finally:
-        run.heal_all()
+        try:
+            run.heal_all()
+        except (CtlError, FaultError, LinkError) as error:
+            run.record("void", why=f"not repaired: {' '.join(str(error).split())}")
     run.read_agents()
 
 

@@ -128,6 +128,7 @@ class HostAgents:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # Ctrl-C is for the prompt, or the drill
         )
 
     def _first_line(self, stream: IO[str]) -> str:

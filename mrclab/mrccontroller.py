@@ -57,6 +57,7 @@ class MrcControllerProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            start_new_session=True,  # Ctrl-C is for the prompt
         )
         assert self._process.stdout is not None
         if not self._process.stdout.readline():

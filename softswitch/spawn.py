@@ -107,6 +107,7 @@ class SwitchFarm:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+            start_new_session=True,  # Ctrl-C is for the caller, who ends us when he wants to
         )
         self._nursery = nursery
         try:

@@ -131,6 +131,7 @@ class Bmv2Backend:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the prompt, or the drill
             )
         self._processes[switch.name] = process
         self._stopping.discard(switch.name)

@@ -255,13 +255,11 @@ def _middle(links: list[str]) -> str:
 
 
 def _number(text: str) -> int | None:
+    """An EV as `ctl ev` prints it: hexadecimal, whatever its digits."""
     try:
-        return int(text, 0)
+        return int(text, 16)
     except ValueError:
-        try:
-            return int(text, 16)
-        except ValueError:
-            return None
+        return None
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], list[int]]:
