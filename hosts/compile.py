@@ -1,6 +1,6 @@
 """Compile the endpoint's hot modules with mypyc (part of mypy): the same sources, twice as fast.
 
-    ./lab setup                 does it (about a minute); the build is kept beside the environment
+    ./lab setup                 does it (a minute or two); the build is kept beside the environment
     python -m hosts.compile     the same by itself; --check: exit status 0 when that is done
 
 Needs Python's headers (Debian: python3-dev), setuptools and a C compiler.

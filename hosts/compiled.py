@@ -93,4 +93,4 @@ def in_use() -> bool:
 
 def compiled_note() -> str:
     """What to add where a person is told that hosts start: nothing when they are compiled."""
-    return "" if in_use() else " (not compiled: ./lab setup)"
+    return "" if in_use() else " (not compiled)"

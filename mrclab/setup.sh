@@ -70,7 +70,7 @@ try() {
 # The endpoint as machine code, when this version of it is not compiled yet. The lab runs without.
 compile_endpoint() {
     "$venv/bin/python" -m hosts.compile --check && return 0
-    try "compile the endpoint (about a minute)" "$venv/bin/python" -m hosts.compile ||
+    try "compile the endpoint (a minute or two)" "$venv/bin/python" -m hosts.compile ||
         printf 'lab: the endpoint runs uncompiled, at half the speed; %s\n' "the whole log is $log" >&2
 }
 
