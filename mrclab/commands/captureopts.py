@@ -7,9 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
+from mrclab.errors import UserError
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 CAPTURE_FILE = "capture.pcapng"
+SNAPLEN_DEFAULT = 256
 
 
 def capture_options(command: F) -> F:
@@ -18,10 +21,9 @@ def capture_options(command: F) -> F:
         click.option(
             "--snaplen",
             type=click.IntRange(0, 65535),
-            default=256,
-            show_default=True,
+            default=None,
             metavar="BYTES",
-            help="--capture: bytes kept of each packet (0: all).",
+            help="With --capture: bytes kept of each packet (256; 0: all).",
         ),
         click.option(
             "--capture",
@@ -33,3 +35,10 @@ def capture_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def bytes_kept(capture: str | None, snaplen: int | None) -> int:
+    """Of each packet. Raises UserError for --snaplen without --capture."""
+    if capture is None and snaplen is not None:
+        raise UserError("--snaplen is for --capture")
+    return SNAPLEN_DEFAULT if snaplen is None else snaplen

@@ -15,7 +15,7 @@ import click
 from hosts.agent.planned import Transport
 from hosts.core.faults import FAULTS as ENDPOINT_FAULTS
 from mrclab import ROOT
-from mrclab.commands.captureopts import CAPTURE_FILE, capture_options
+from mrclab.commands.captureopts import CAPTURE_FILE, bytes_kept, capture_options
 from mrclab.commands.options import OutFolder, check_failover, check_switch, testbed_options
 from mrclab.commands.slow import (
     check_faults,
@@ -142,7 +142,7 @@ def drill_command(
     faults: tuple[str, ...],
     mrc_controller: bool,
     capture: str | None,
-    snaplen: int,
+    snaplen: int | None,
     time_: str,
     profile: ProfileName | None,
     workers: int | None,
@@ -195,6 +195,7 @@ def drill_command(
         raise UserError("--slow: virtual time is never late; leave it out")
     factor = slow_factor(slow, switch)
     plan, loaded = slowed_plan(plan, factor), slowed_drill(loaded, factor)
+    kept = bytes_kept(capture, snaplen)
     if check_time(time_, profile, workers, switch, capture):
         run_id = new_run_id()
         run_dir = prepare_out(out, run_id)
@@ -249,7 +250,7 @@ def drill_command(
                 capture_points(plan, testbed.fabric.host_pids, capture),
                 run_dir / CAPTURE_FILE,
                 host_names(plan),
-                snaplen=snaplen,
+                snaplen=kept,
                 comment=f"{loaded.name} on {plan.spec.name}, seed {seed}, run {run_id}",
             )
             stack.enter_context(recorder)

@@ -13,6 +13,7 @@ from mrclab.errors import EXIT_USAGE
     [
         (["--profile", "real"], "--profile is for --time virtual"),
         (["--workers", "2"], "--workers is for --time virtual"),
+        (["--snaplen", "64"], "--snaplen is for --capture"),
         (["--time", "virtual", "--capture", "all"], "--capture"),
         (["--time", "virtual", "--profile", "fast"], "fast"),
         (["--time", "never"], "never"),
