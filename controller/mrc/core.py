@@ -420,7 +420,8 @@ class MrcController:
 
 
 def incident_json(incident: Incident) -> Json:
-    """An incident as events and `./lab ctl` show it. Times in ns, shares from 0 to 1."""
+    """An incident as events and `./lab ctl` show it. Times in ns, shares from 0 to 1; `joined`:
+    the number of the incident that it turned out to be a part of."""
     return {
         "number": incident.number,
         "suspects": list(incident.suspects),
@@ -428,4 +429,5 @@ def incident_json(incident: Incident) -> Json:
         "loss": round(incident.loss, 6),
         "opened": incident.opened,
         "closed": incident.closed,
+        "joined": incident.joined,
     }

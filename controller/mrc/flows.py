@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-Way = tuple[str, ...]
-"""Components that an EV crosses: links and switches, each once."""
+from controller.mrc.evidence import Way
+
 EvKey = tuple[int, int]
 """(plane, EV)."""
 

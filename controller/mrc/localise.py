@@ -5,15 +5,16 @@ Bayes over "component c loses a share p of what crosses it, everything else a sh
     log L(c, p) = lost_c log p + (sent_c - lost_c) log(1 - p)
                 + (lost - lost_c) log b + (sent - lost - sent_c + lost_c) log(1 - b)
 
-with p averaged over SHARES and b over BACKGROUNDS, the components equally likely beforehand,
-and "nothing is wrong" (all ways lose b) as one more hypothesis. The confidence of a component
-is its posterior probability. Components that all observations cross together cannot be told
-apart; they come out equal, and it takes another observation (a loop from one end only) to part
-them.
+with p averaged over SHARES and b over those BACKGROUNDS that are less than p, the components
+equally likely beforehand, and "nothing is wrong" (all ways lose b) as one more hypothesis. The
+confidence of a component is its posterior probability. Components that all observations cross
+together cannot be told apart; they come out equal, and it takes another observation (a loop from
+one end only) to part them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import exp, log
 
@@ -63,25 +64,34 @@ class Verdict:
         return self.healthy <= 1 - certainty
 
 
-def localise(summary: Summary, *, limit: int = 8, floor: float = 1e-4) -> Verdict:
+def localise(
+    summary: Summary,
+    *,
+    innocent: Collection[str] = (),
+    limit: int = 8,
+    floor: float = 1e-4,
+) -> Verdict:
     """Judge a window's sums.
 
-    At most `limit` suspects are named, each with a confidence of at least `floor`. A fault that
-    is known already must not be in the evidence (Evidence.exclude): one fault at a time.
+    At most `limit` suspects are named, each with a confidence of at least `floor`, and none of
+    `innocent`. What a known fault explains must not be in the evidence (Evidence.summary,
+    `without`): one fault at a time.
     """
     total = summary.total
     if total.lost <= 0:
         return Verdict(1.0, ())
     healthy = log(1 - PRIOR_FAULT) + _background(total)
     candidates = [
-        (name, counts) for name, counts in summary.by_component.items() if counts.lost > 0
+        (name, counts)
+        for name, counts in summary.by_component.items()
+        if counts.lost > 0 and name not in innocent
     ]
     prior = log(PRIOR_FAULT / max(1, len(summary.by_component)) / len(SHARES))
     scores = {name: prior + _log_evidence(counts, total) for name, counts in candidates}
     top = max((healthy, *scores.values()))
     norm = exp(healthy - top) + sum(exp(score - top) for score in scores.values())
     suspects = [
-        Suspect(name, exp(scores[name] - top) / norm, counts.lost / counts.sent)
+        Suspect(name, exp(scores[name] - top) / norm, min(1.0, counts.lost / counts.sent))
         for name, counts in candidates
     ]
     suspects = [s for s in suspects if s.confidence >= floor]
@@ -94,16 +104,25 @@ def _log_likelihood(counts: Counts, share: float) -> float:
 
 
 def _log_evidence(counts: Counts, total: Counts) -> float:
-    """log of the sum over SHARES of the likelihood with this component at fault."""
+    """log of the sum over SHARES of the likelihood with this component at fault, and all others
+    losing less than it does."""
     lost = min(counts.lost, total.lost)
+    inside = Counts(counts.sent, lost)
     rest = Counts(total.sent - counts.sent, total.lost - lost)
-    inside = [_log_likelihood(Counts(counts.sent, lost), share) for share in SHARES]
-    top = max(inside)
-    return _background(rest) + top + log(sum(exp(v - top) for v in inside))
+    return _log_sum(
+        _log_likelihood(inside, share) + _background(rest, below=share) for share in SHARES
+    )
 
 
-def _background(counts: Counts) -> float:
+def _background(counts: Counts, below: float = 1.0) -> float:
     """log of the likelihood of what healthy ways lost, averaged over BACKGROUNDS."""
-    terms = [_log_likelihood(counts, share) + log(prior) for share, prior in BACKGROUNDS]
+    return _log_sum(
+        _log_likelihood(counts, share) + log(prior) for share, prior in BACKGROUNDS if share < below
+    )
+
+
+def _log_sum(logs: Iterable[float]) -> float:
+    """log of the sum of what these are logs of."""
+    terms = list(logs)
     top = max(terms)
     return top + log(sum(exp(term - top) for term in terms))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.mrc.flows import Way
+from controller.mrc.evidence import Way
 from topologies.plan import Plan
 from topologies.srv6 import sid_list
 

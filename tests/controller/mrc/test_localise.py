@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.mrc.evidence import Evidence
+from controller.mrc.evidence import Counts, Evidence
 from controller.mrc.localise import localise
 from topologies.paths import path_of
 from topologies.plan import Plan
@@ -97,13 +97,30 @@ def test_a_second_fault_beside_a_known_one() -> None:
     rng = random.Random(3)
     observe(evidence, "p0t1-0", 1.0, rng, use_loops=True, count=50)
     assert localise(evidence.summary(SECOND)).best[0].component == "p0t1-0"
-    evidence.exclude({"p0t1-0"})
-    assert evidence.summary(SECOND).total.sent == 0
-    observe(evidence, "p0t1-0", 1.0, rng, use_loops=True, count=50)
-    assert localise(evidence.summary(SECOND)).healthy == 1.0
+    assert localise(evidence.summary(SECOND, {"p0t1-0"})).healthy == 1.0
     observe(evidence, "h3:p1t0-1", 0.1, rng, use_loops=True, count=50)
-    verdict = localise(evidence.summary(SECOND))
+    verdict = localise(evidence.summary(SECOND, {"p0t1-0"}))
     assert [s.component for s in verdict.best] == ["h3:p1t0-1"]
+    assert localise(evidence.summary(SECOND)).best[0].component == "p0t1-0"  # nothing was lost
+
+
+def test_one_that_is_known_to_work_is_not_accused() -> None:
+    evidence = Evidence(SECOND)
+    evidence.add(("a", "b"), 10, 10, 0)
+    evidence.add(("c",), 90, 0, 0)
+    assert {s.component for s in localise(evidence.summary(0)).best} == {"a", "b"}
+    (best,) = localise(evidence.summary(0), innocent={"a"}).best
+    assert best.component == "b"
+
+
+def test_what_fails_loses_more_than_what_works() -> None:
+    """Else the few losses of a busy link were "its fault, and all others lose more besides"."""
+    evidence = Evidence(60 * SECOND)
+    evidence.add(("cut", "switch"), 3000, 66, 0)
+    evidence.add(("cut", "switch", "busy"), 16000, 16, 0)
+    evidence.add(("busy",), 6000, 0, 0)
+    verdict = localise(evidence.summary(0))
+    assert {s.component for s in verdict.best} == {"cut", "switch"}
 
 
 def test_the_window_forgets() -> None:
@@ -111,11 +128,36 @@ def test_the_window_forgets() -> None:
     evidence.add(("a",), 10, 10, 0)
     evidence.add(("a",), 10, 0, SECOND // 2)
     assert evidence.summary(SECOND // 2).by_component["a"].lost == 10
+    assert evidence.lost(SECOND // 2) == 10
     assert evidence.summary(SECOND + 1).by_component["a"].lost == 0
+    assert evidence.lost(SECOND + 1) == 0
     assert evidence.summary(3 * SECOND).by_component == {}
-    evidence.add(("a",), 5, 0, 3 * SECOND)
-    evidence.clear()
-    assert evidence.summary(3 * SECOND).total.sent == 0
+    assert not evidence
+
+
+def test_a_repair_takes_its_ways_out_of_the_window() -> None:
+    evidence = Evidence(SECOND)
+    evidence.add(("a", "b"), 10, 7, 0)
+    evidence.add(("b",), 20, 1, 0)
+    evidence.drop({"a"})
+    summary = evidence.summary(0)
+    assert summary.by_component == {"b": Counts(20, 1)}
+    assert evidence.lost(0) == 1
+    assert evidence.summary(2 * SECOND).total == Counts(0, 0)
+
+
+def test_a_way_delivers_when_it_did_so_from_the_beginning() -> None:
+    evidence = Evidence(SECOND, buckets=10)
+    for tenth in range(12):
+        evidence.add(("h", "s"), 2, 0, tenth * SECOND // 10)
+        evidence.add(("h", "s", "dead"), 2, 1, tenth * SECOND // 10)
+        if tenth > 8:
+            evidence.add(("new", "t"), 50, 0, tenth * SECOND // 10)
+    now = 11 * SECOND // 10
+    assert evidence.delivers("s", 20, now)
+    assert not evidence.delivers("s", 21, now)
+    assert not evidence.delivers("dead", 1, now)
+    assert not evidence.delivers("t", 20, now)  # only lately
 
 
 def test_nonsense_is_refused() -> None:
