@@ -89,6 +89,12 @@ class Evidence:
         self._forget(now // self._width)
         return self._lost
 
+    def total(self, now: int, without: Collection[str] = ()) -> Counts:
+        """The window's sums of the ways that cross none of `without`."""
+        self._forget(now // self._width)
+        ways = [x for way, x in self._ways.items() if not any(name in way for name in without)]
+        return Counts(sum(x.sent for x in ways), sum(x.lost for x in ways))
+
     def summary(self, now: int, without: Collection[str] = ()) -> Summary:
         """What the window holds at `now` of the ways that cross none of `without`.
 

@@ -1,10 +1,11 @@
 """What fails in one plane: its evidence, judged at every tick, and the incidents that come of it.
 
-Planes share no link and no switch, so each is judged by itself. Within a plane there is at most
-one incident in doubt; its name follows what is known: the first losses on one link of a switch
-that went dark accuse the link, those on the next one the switch. A name that has stood for a
-short window is beyond doubt, and the incident is *pinned*: what crosses it says nothing about
-the rest any more. Four rules keep one fault one incident, and two faults two:
+Planes share no link and no switch, so each is judged by itself; of the others only the sums
+count, as a measure of what healthy ways lose. Within a plane there is at most one incident in
+doubt; its name follows what is known: the first losses on one link of a switch that went dark
+accuse the link, those on the next one the switch. A name that has stood for a short window is
+beyond doubt, and the incident is *pinned*: what crosses it says nothing about the rest any more.
+Four rules keep one fault one incident, and two faults two:
 
 join      A pinned link becomes its switch, when further losses point to this switch or to
           another link of it, the switch explains all of it best, and has not delivered since.
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from controller.mrc.evidence import Evidence, Way
+from controller.mrc.evidence import Counts, Evidence, Summary, Way
 from controller.mrc.incident import CLEAN, Incident, IncidentEvent
 from controller.mrc.localise import Verdict, localise
 
@@ -54,12 +55,15 @@ class PlaneWatch:
         links_of: Mapping[str, Collection[str]],
         times: WatchTimes,
         number: Callable[[], int],
+        elsewhere: Callable[[int, int], Counts] = lambda _window, _now: Counts(),
     ) -> None:
         """`links_of`: a switch's links, for all switches of the plane. `number()` gives the next
-        incident its number."""
+        incident its number. `elsewhere(window, now)`: the sums of the other planes (their
+        `healthy`), which show what healthy ways lose at the moment."""
         self._links_of = links_of
         self._times = times
         self._number = number
+        self._elsewhere = elsewhere
         self._windows = (Evidence(times.fast, 10), Evidence(times.slow, 30))
         self._probed = Evidence(DELIVERED * times.fast, 20)
         self.open: list[Incident] = []
@@ -75,6 +79,11 @@ class PlaneWatch:
             window.add(way, sent, lost, now)
         if probed:
             self._probed.add(way, sent, lost, now)
+
+    def healthy(self, window: int, now: int) -> Counts:
+        """Sums of the short (0) or long (1) window over what crosses no open incident."""
+        accused = {name for incident in self.open for name in incident.suspects}
+        return self._windows[window].total(now, accused)
 
     def tick(self, now: int) -> list[IncidentEvent]:
         """Judge what is known; call it every tenth of the short window or so."""
@@ -204,12 +213,14 @@ class PlaneWatch:
     ) -> Verdict | None:
         """Of the window that is surer, when either finds a fault."""
         found = []
-        for window in self._windows:
+        for index, window in enumerate(self._windows):
             if window.lost(now) < LEAST_LOST:
                 continue
             summary = window.summary(now, known)
             if summary.total.lost >= LEAST_LOST:
-                verdict = localise(summary, innocent=innocent)
+                other, own = self._elsewhere(index, now), summary.total
+                total = Counts(own.sent + other.sent, own.lost + other.lost)
+                verdict = localise(Summary(total, summary.by_component), innocent=innocent)
                 if verdict.is_fault(CERTAINTY) and verdict.best:
                     found.append(verdict)
         return max(found, key=_sureness, default=None)

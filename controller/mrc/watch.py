@@ -8,9 +8,10 @@ itself (plane.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import count
 
-from controller.mrc.evidence import Way
+from controller.mrc.evidence import Counts, Way
 from controller.mrc.flows import EvKey, FlowView
 from controller.mrc.incident import Incident, IncidentEvent
 from controller.mrc.plane import PlaneWatch, WatchTimes
@@ -35,7 +36,10 @@ class FaultWatch:
             links_of[switch.plane][switch.name] = [port.link for port in ports]
         numbers = count(1)
         times = times or WatchTimes()
-        self._planes = [PlaneWatch(links, times, lambda: next(numbers)) for links in links_of]
+        self._planes = [
+            PlaneWatch(links, times, lambda: next(numbers), partial(self._elsewhere, plane))
+            for plane, links in enumerate(links_of)
+        ]
         self._plane_of = {link.name: link.plane for link in plan.links.values()}
 
     @property
@@ -95,6 +99,10 @@ class FaultWatch:
     def tick(self, now: int) -> list[IncidentEvent]:
         """Judge what is known; call it every tenth of the short window or so."""
         return [event for plane in self._planes for event in plane.tick(now)]
+
+    def _elsewhere(self, plane: int, window: int, now: int) -> Counts:
+        others = [p.healthy(window, now) for n, p in enumerate(self._planes) if n != plane]
+        return Counts(sum(c.sent for c in others), sum(c.lost for c in others))
 
     def _way(self, src: str, dst: str, plane: int, ev: int) -> Way:
         path = path_of(self._plan, src, dst, plane, ev)

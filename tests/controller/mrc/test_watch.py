@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller.mrc.evidence import Counts
+from controller.mrc.plane import PlaneWatch, WatchTimes
 from controller.mrc.watch import FaultWatch, IncidentEvent
 from topologies.paths import path_of
 from topologies.plan import Plan
@@ -190,3 +192,13 @@ def test_strangers_are_ignored() -> None:
     watch.forget_flow("f")
     watch.ev_state("f", 0, 1, "ASSUMED_BAD", 6, drops=50)
     assert watch.tick(7) == []
+
+
+@pytest.mark.parametrize(("elsewhere", "named"), [(Counts(), []), (Counts(9000, 0), [("a",)])])
+def test_other_planes_show_what_healthy_ways_lose(
+    elsewhere: Counts, named: list[tuple[str, ...]]
+) -> None:
+    plane = PlaneWatch({"s": ["a", "b"]}, WatchTimes(), lambda: 1, lambda _window, _now: elsewhere)
+    plane.observe(("a", "s"), 400, 5, 0, probed=True)
+    plane.observe(("b", "s"), 400, 0, 0, probed=True)
+    assert [event.incident.suspects for event in plane.tick(0)] == named
