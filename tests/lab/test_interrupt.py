@@ -85,6 +85,7 @@ def test_at_the_prompt_it_ends_the_command_only(up: Terminal) -> None:
     up.await_text("mininet> ")
     up.type("h0 ping -c 1 -W 5 h2\n")
     up.await_text("1 received")
+    up.await_text("mininet> ")  # what is typed before goes to the host's shell
     up.type("exit\n")
     wait_for("the lab has ended", lambda: up.shows("") and up.process.poll() is not None, LIMIT)
     assert up.process.returncode == 0  # 1: an agent or a switch was lost
