@@ -360,6 +360,7 @@ class MrcController:
                 event["to"],
                 now,
                 max(1, int(event.get("drops") or 1)),
+                expired=event.get("reason") == "rto",
             )
         elif kind == "port":
             self._ports[host, event["plane"]] = event["up"]

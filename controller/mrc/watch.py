@@ -61,17 +61,29 @@ class FaultWatch:
         self._flows.pop(name, None)
 
     def ev_state(
-        self, name: str, plane: int, ev: int, state: str, now: int, drops: int = 1
+        self,
+        name: str,
+        plane: int,
+        ev: int,
+        state: str,
+        now: int,
+        drops: int = 1,
+        *,
+        expired: bool = False,
     ) -> None:
         """An EV changed its state: ASSUMED_BAD accuses its way, a recovery vouches for it.
 
-        `drops`: packets lost on it. Events of a flow nobody announced are ignored.
+        `drops`: packets lost on it. `expired`: because its timer ran out, which also happens when
+        only the answers are lost, on whatever plane they took: while another plane fails, that
+        accuses nobody. Events of a flow nobody announced are ignored.
         """
         flow = self._flows.get(name)
         if flow is None:
             return
         way = flow.state((plane, ev), state)
         if state == "ASSUMED_BAD":
+            if expired and any(p.open for n, p in enumerate(self._planes) if n != plane):
+                return
             self._observe(way, drops, drops, now)
         elif state == "GOOD":
             self._observe(way, 1, 0, now)

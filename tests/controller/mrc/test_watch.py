@@ -175,6 +175,26 @@ def test_faults_in_two_planes_at_once_get_both_their_names(gap: int) -> None:
     assert {i.suspects for i in fabric.watch.incidents} == {("p0t0-1:p0t1-0",), ("p1t1-1",)}
 
 
+@pytest.mark.parametrize(("failing", "named"), [(True, 1), (False, 2)])
+def test_expired_timers_accuse_nobody_while_answers_are_lost_elsewhere(
+    failing: bool, named: int
+) -> None:
+    """A blackhole in plane 0 swallows SACKs too: packets of plane 1 time out that arrived."""
+    fabric = Fabric(7)
+    fabric.run(SECOND)
+    fabric.broken = {"p0t0-1:p0t1-1": 1.0}
+    fabric.run(6 * STEP)
+    if not failing:
+        fabric.broken = {}
+        fabric.run(4 * SECOND)
+    for name, plane, ev in [key for key in fabric.ways if key[0] == "h3>h1" and key[1] == 1][:9]:
+        fabric.watch.ev_state(name, plane, ev, "ASSUMED_BAD", fabric.now, expired=True)
+    fabric.run(SECOND)
+    assert fabric.watch.tick(fabric.now) == []
+    numbers = {i.number for i in fabric.watch.incidents} | {1}
+    assert max(numbers) == named
+
+
 def test_a_dark_port_is_the_link_unless_the_neighbours_are_dark_too() -> None:
     for dark, cause in ((["h0"], "h0:p0t0-0"), (["h0", "h1"], "p0t0-0")):
         watch = FaultWatch(PLAN)
